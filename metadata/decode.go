@@ -1,0 +1,5 @@
+package metadata
+
+import "io"
+
+func decode(io.Reader, *DecodeOptions) (*Checkpoint, error) { return nil, ErrUnsupportedVersion }

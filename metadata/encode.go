@@ -1,0 +1,5 @@
+package metadata
+
+import "io"
+
+func encode(io.Writer, *Checkpoint) error { return ErrNotRepresentable }
