@@ -1,0 +1,12 @@
+package cli
+
+// The schemas of the JSON documents. A number rises only if a member changes its
+// meaning or goes; new members do not count.
+const (
+	schemaLs      = "stateutil.ls/1"
+	schemaInspect = "stateutil.inspect/1"
+	schemaFiles   = "stateutil.files/1"
+	schemaDu      = "stateutil.du/1"
+	schemaLatest  = "stateutil.latest/1"
+	schemaVerify  = "stateutil.verify/1"
+)

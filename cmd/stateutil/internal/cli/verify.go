@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/cmd/stateutil/internal/exit"
+	"github.com/tidemark/tidemark/cmd/stateutil/internal/terminal"
+	"github.com/tidemark/tidemark/snapshot"
+)
+
+// verifyOutput is the JSON document of verify.
+type verifyOutput struct {
+	Schema    string                   `json:"schema"`
+	Snapshots []*snapshot.Verification `json:"snapshots"`
+	// Errors are snapshots and folders that could not be verified.
+	Errors []pathError   `json:"errors"`
+	Total  verifySummary `json:"total"`
+}
+
+// verifySummary counts snapshots by what verification said.
+type verifySummary struct {
+	Snapshots  int64 `json:"snapshots"`  // looked at, with all that follow
+	OK         int64 `json:"ok"`         // no damage
+	Damaged    int64 `json:"damaged"`    // at least one finding is damage
+	Incomplete int64 `json:"incomplete"` // a folder without _metadata; not verified
+	Failed     int64 `json:"failed"`     // could not be verified
+	Findings   int64 `json:"findings"`   // damage and notes
+	Objects    int64 `json:"objects"`
+	Bytes      int64 `json:"bytes"`
+}
+
+type verifyOptions struct {
+	all         bool
+	noObjects   bool
+	maxFindings int
+}
+
+func newVerify(g *global) *cobra.Command {
+	o := &verifyOptions{}
+	cmd := &cobra.Command{
+		Use:     "verify [URL]",
+		GroupID: groupCheck,
+		Short:   "Check that a snapshot is whole: structure, files, sizes",
+		Long: `Check one checkpoint or savepoint, or with --all every one below a root:
+
+  - the metadata decodes, and encodes again to the same bytes;
+  - key-group ranges, offsets, subtasks and segments fit together;
+  - every referenced file is there with the right size.
+
+Each finding is one line that names the file, the offset and the field. Damage is
+what keeps a snapshot from being restored as it says; a note is unusual but no
+damage. The exit code is 3 if there is damage. With --all a snapshot that cannot
+be verified does not stop the others; the exit code is then that of the first
+failure, unless there is damage, which wins.`,
+		Example: `  stateutil verify s3://bucket/checkpoints/7f3c…a1/chk-8841
+  stateutil verify --all --json /data/flink/checkpoints`,
+		Args:              atMost(1, "URL"),
+		ValidArgsFunction: g.completeURL,
+		RunE: func(cmd *cobra.Command, a []string) error {
+			url, err := g.url(a)
+			if err != nil {
+				return err
+			}
+			return g.verify(cmd.Context(), url, o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "verify every snapshot below the URL")
+	cmd.Flags().BoolVar(&o.noObjects, "no-objects", false, "check the metadata alone, not the files")
+	cmd.Flags().IntVar(&o.maxFindings, "max-findings", 100, "print at most `N` findings of a snapshot; 0 is all")
+	return cmd
+}
+
+func (g *global) verify(ctx context.Context, url string, o *verifyOptions) error {
+	loc, err := g.location(url)
+	if err != nil {
+		return err
+	}
+	opts, err := g.options()
+	if err != nil {
+		return err
+	}
+	progress := g.progress()
+	defer progress.Stop()
+	v := &verifier{
+		g: g, out: g.output(progress), progress: progress,
+		opts: &snapshot.VerifyOptions{Options: opts, NoObjects: o.noObjects, MaxFindings: o.maxFindings, Progress: watch(progress)},
+	}
+	if o.maxFindings == 0 {
+		v.opts.MaxFindings = -1
+	}
+	if !o.all && !g.json {
+		return v.one(ctx, loc)
+	}
+	if g.json {
+		v.doc = terminal.NewDocument(v.out, schemaVerify)
+		v.doc.Array("snapshots")
+	}
+	if o.all {
+		err = v.below(ctx, loc)
+	} else {
+		err = v.add(ctx, loc, loc.String())
+		if err != nil {
+			return err
+		}
+		err = v.failed
+	}
+	progress.Stop()
+	if err != nil && (ctx.Err() != nil || v.total.Snapshots == 0) {
+		return err
+	}
+	if v.doc != nil {
+		v.doc.Array("errors")
+		for _, e := range v.errors {
+			v.doc.Element(e)
+		}
+		v.doc.Member("total", v.total)
+		if cerr := v.doc.Close(); cerr != nil {
+			return cerr
+		}
+	} else if werr := v.summary(); werr != nil {
+		return werr
+	}
+	switch {
+	case v.total.Damaged > 0:
+		return &exit.Silent{Code: exit.Damage} // the output says it
+	case err != nil && o.all && !g.json:
+		return &exit.Silent{Code: exit.Of(err)} // its line says it
+	}
+	return err
+}
+
+type verifier struct {
+	g        *global
+	out      io.Writer
+	progress *terminal.Progress
+	opts     *snapshot.VerifyOptions
+	doc      *terminal.Document // nil for people
+	total    verifySummary
+	errors   []pathError
+	failed   error // the first
+}
+
+func (v *verifier) one(ctx context.Context, loc blobstore.Location) error {
+	res, err := snapshot.VerifyAt(ctx, v.g.stores(), loc, v.opts)
+	v.progress.Stop()
+	if err != nil {
+		return err
+	}
+	if err := v.print(res, res.Snapshot); err != nil {
+		return err
+	}
+	if !res.OK {
+		return &exit.Silent{Code: exit.Damage}
+	}
+	return nil
+}
+
+// add verifies one snapshot and goes on if it cannot be; the error is that of
+// the output.
+func (v *verifier) add(ctx context.Context, loc blobstore.Location, name string) error {
+	res, err := snapshot.VerifyAt(ctx, v.g.stores(), loc, v.opts)
+	if err != nil {
+		v.fail(name, err)
+		v.total.Failed++
+		v.total.Snapshots++
+		return nil
+	}
+	v.total.Snapshots++
+	v.total.Objects += res.Objects
+	v.total.Bytes += res.Bytes
+	v.total.Findings += int64(res.Damaged + res.Notes)
+	if res.OK {
+		v.total.OK++
+	} else {
+		v.total.Damaged++
+	}
+	if v.doc != nil {
+		return v.doc.Element(res)
+	}
+	return v.print(res, name)
+}
+
+func (v *verifier) fail(path string, err error) {
+	if v.failed == nil {
+		v.failed = err
+	}
+	v.errors = append(v.errors, pathError{path, terminal.OneLine(v.g.redact(err.Error()))})
+	if v.doc == nil {
+		v.progress.Stop()
+		v.g.complain(err.Error())
+	}
+}
+
+// below verifies every snapshot below root.
+func (v *verifier) below(ctx context.Context, root blobstore.Location) error {
+	for ref, err := range snapshot.Find(ctx, v.g.stores(), root, &snapshot.FindOptions{Progress: v.opts.Progress}) {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, snapshot.ErrNoSnapshot):
+			return err
+		case err != nil:
+			v.fail(ref.Dir.String(), err)
+			continue
+		case ref.Incomplete:
+			v.total.Snapshots++
+			v.total.Incomplete++
+			if v.doc == nil {
+				if err := v.g.printf(v.out, "%s: %s\n", terminal.Clean(ref.Dir.String()), v.g.screen.Paint(terminal.Warn, "incomplete: no _metadata")); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err := v.add(ctx, ref.Location, ref.Dir.String()); err != nil {
+			return err
+		}
+	}
+	if v.total.Snapshots == 0 && v.failed == nil {
+		return fmt.Errorf("%s: %w", root, snapshot.ErrNoSnapshot)
+	}
+	return v.failed
+}
+
+func (v *verifier) print(res *snapshot.Verification, name string) error {
+	g := v.g
+	for i := range res.Findings {
+		if err := g.printf(v.out, "%s\n", g.findingLine(&res.Findings[i])); err != nil {
+			return err
+		}
+	}
+	if n := res.Damaged + res.Notes - len(res.Findings); n > 0 {
+		if err := g.printf(v.out, "and %s\n", terminal.Plural(int64(n), "more finding", "more findings")); err != nil {
+			return err
+		}
+	}
+	verdict := g.screen.Paint(terminal.Good, "ok")
+	if !res.OK {
+		verdict = g.screen.Paint(terminal.Bad, "damaged")
+	}
+	var facts []string
+	if res.Damaged > 0 {
+		facts = append(facts, fmt.Sprintf("%d damage", res.Damaged))
+	}
+	if res.Notes > 0 {
+		facts = append(facts, terminal.Plural(int64(res.Notes), "note", "notes"))
+	}
+	if v.opts.NoObjects {
+		facts = append(facts, "metadata only")
+	} else {
+		facts = append(facts, fmt.Sprintf("%s, %s", terminal.Plural(res.Objects, "file", "files"), g.size(res.Bytes)))
+	}
+	return g.printf(v.out, "%s: %s: %s\n", terminal.Clean(name), verdict, strings.Join(facts, ", "))
+}
+
+// findingLine is "damage: FILE: byte N: FIELD: detail [code]; hint".
+func (g *global) findingLine(f *snapshot.Finding) string {
+	style := terminal.Faint
+	if f.Severity == snapshot.Damage {
+		style = terminal.Bad
+	}
+	parts := []string{terminal.Clean(f.File)}
+	if f.Offset >= 0 {
+		parts = append(parts, fmt.Sprintf("byte %d", f.Offset))
+	}
+	if f.Field != "" {
+		parts = append(parts, terminal.Clean(f.Field))
+	}
+	parts = append(parts, terminal.OneLine(g.redact(f.Detail)))
+	line := g.screen.Paint(style, string(f.Severity)) + ": " + strings.Join(parts, ": ") + " [" + f.Code + "]"
+	if f.Hint != "" {
+		line += " (" + terminal.OneLine(f.Hint) + ")"
+	}
+	return line
+}
+
+func (v *verifier) summary() error {
+	t := &v.total
+	parts := []string{fmt.Sprintf("%d ok", t.OK)}
+	for _, c := range []struct {
+		n     int64
+		what  string
+		style terminal.Style
+	}{{t.Damaged, "damaged", terminal.Bad}, {t.Incomplete, "incomplete", terminal.Warn}, {t.Failed, "not verified", terminal.Bad}} {
+		if c.n > 0 {
+			parts = append(parts, v.g.screen.Paint(c.style, fmt.Sprintf("%d %s", c.n, c.what)))
+		}
+	}
+	return v.g.printf(v.out, "%s: %s; %s, %s\n", terminal.Plural(t.Snapshots, "snapshot", "snapshots"), strings.Join(parts, ", "),
+		terminal.Plural(t.Objects, "file", "files"), v.g.size(t.Bytes))
+}
