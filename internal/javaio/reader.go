@@ -71,6 +71,17 @@ func (r *Reader) Next(n int) []byte {
 	return p
 }
 
+// Peek returns all that is left without consuming it.
+func (r *Reader) Peek() []byte { return r.b[r.off:len(r.b):len(r.b)] }
+
+// Since returns what was consumed from offset from on.
+func (r *Reader) Since(from int) []byte {
+	if from < 0 || from > r.off {
+		return nil
+	}
+	return r.b[from:r.off:r.off]
+}
+
 // Rest consumes all that is left.
 func (r *Reader) Rest() []byte { return r.Next(r.Len()) }
 
