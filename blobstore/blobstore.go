@@ -18,7 +18,11 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Sentinels. An error that wraps none of them is a failure of the store.
@@ -34,6 +38,7 @@ var (
 	// ErrDataCorrupt is a checksum mismatch found by the store or its client.
 	ErrDataCorrupt = errors.New("checksum mismatch in the store")
 	ErrClosed      = errors.New("closed")
+	ErrNotEmpty    = errors.New("directory is not empty")
 )
 
 // Info is what a store knows of an object or, in a listing with delimiter, of
@@ -52,7 +57,9 @@ type ListOptions struct {
 	Prefix string
 	// Delimiter: fold everything after the next "/" into one prefix entry.
 	Delimiter bool
-	// StartAfter: only names that sort after it.
+	// StartAfter: only entries whose Name sorts after it, so that the last Name
+	// seen goes on with the next. With Delimiter the Name of a folded entry is
+	// compared as it is, with its "/".
 	StartAfter string
 }
 
@@ -104,12 +111,16 @@ type Store interface {
 	// Open reads the whole object.
 	Open(ctx context.Context, name string) (Reader, error)
 	// OpenRange reads up to length bytes from offset, to the end if length is
-	// negative. An offset at or past the end gives an empty Reader.
+	// negative. An offset at or past the end gives an empty Reader, a negative
+	// one is an error. Info().Size is that of the whole object.
 	OpenRange(ctx context.Context, name string, offset, length int64) (Reader, error)
 	Stat(ctx context.Context, name string) (Info, error)
-	// List yields names in ascending order of their bytes, in bounded memory per
-	// directory level. Temporary files of unfinished writers are not listed; see
-	// ListTemporary. An error ends the sequence.
+	// List yields names in ascending order of their bytes ("a-b" before "a/c"), in
+	// bounded memory per directory level. Temporary files of unfinished writers are
+	// not listed; see ListTemporary; nor are the marker objects ("chk-1/") that
+	// some writers to object stores leave for a folder. Where nothing matches, the
+	// sequence is empty, also if the root or a folder of the prefix is not there.
+	// An error ends the sequence: what was left out silently would look deleted.
 	List(ctx context.Context, opts *ListOptions) iter.Seq2[Info, error]
 	// Create begins an object. Parents are made where the store has directories.
 	Create(ctx context.Context, name string, opts *WriteOptions) (Writer, error)
@@ -131,14 +142,44 @@ type TemporaryLister interface {
 	DeleteTemporary(ctx context.Context, name string) error
 }
 
+// DirectoryRemover is implemented by stores whose directories exist by themselves
+// (Capabilities.Directories). Deleting the last object of a directory leaves it.
+type DirectoryRemover interface {
+	// RemoveEmptyDir removes a directory. Absent is success; one that holds
+	// anything, even a temporary file, is ErrNotEmpty.
+	RemoveEmptyDir(ctx context.Context, name string) error
+}
+
 // Error is one failed operation: "open s3://bucket/ckp/chk-1/_metadata: access denied".
 type Error struct {
-	Op  string // open, stat, list, create, write, commit, abort, delete, copy
+	Op  string // open, read, stat, list, create, write, commit, abort, delete, copy
 	URL string // address of the object or root, without credentials
 	Err error
 }
 
-func (e *Error) Error() string { return e.Op + " " + e.URL + ": " + e.Err.Error() }
+// Error is one line: control characters, which a name may have, are escaped.
+func (e *Error) Error() string {
+	return e.Op + " " + printable(e.URL) + ": " + printable(e.Err.Error())
+}
 
 // Unwrap gives errors.Is and errors.As the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// printable escapes what would break a line or reach the terminal as a command.
+func printable(s string) string {
+	plain := func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) }
+	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		if plain(r) {
+			b.WriteRune(r)
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(s[i:])
+		q := strconv.Quote(s[i : i+n])
+		b.WriteString(q[1 : len(q)-1])
+	}
+	return b.String()
+}
