@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -46,13 +45,6 @@ func Register(d Driver, schemes ...string) {
 
 // ErrUnknownScheme says that no linked driver knows a URL's scheme.
 var ErrUnknownScheme = errors.New("unknown scheme")
-
-// Schemes are those of the linked drivers, sorted.
-func Schemes() []string {
-	driversMu.RLock()
-	defer driversMu.RUnlock()
-	return slices.Sorted(maps.Keys(drivers))
-}
 
 // Open opens the store rooted at the URL's path. A plain path is a local folder,
 // to which the store is confined. Nothing need exist there.
