@@ -1,16 +1,26 @@
 package incremental
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
 
+	"github.com/tidemark/tidemark/incremental/manifest"
 	"github.com/tidemark/tidemark/incremental/sst"
+	"github.com/tidemark/tidemark/internal/damage"
 )
 
 // File is one file of an embedded database, as a handle lists it.
 type File struct {
 	// Name is the local name, "000012.sst", "CURRENT", "MANIFEST-000004": what
 	// links it to the MANIFEST. The name under which the bytes are stored does not matter.
-	Name   string
+	Name string
+	// Source reads it. Its size may be wrong for a table, since Flink never checks
+	// the sizes in handles: the MANIFEST's is used. It must be right for other files.
 	Source sst.Source
 }
 
@@ -28,107 +38,311 @@ type Options struct {
 	OnDamage func(error)
 }
 
+const (
+	defaultCacheBytes = 32 << 20
+	// maxManifestBytes bounds what is read into memory; RocksDB begins a new
+	// MANIFEST at 1 GiB by default, Flink's have kilobytes.
+	maxManifestBytes = 1 << 30
+	bytewise         = "leveldb.BytewiseComparator"
+)
+
 // Database is the RocksDB or ForSt database of one incremental handle, read only:
 // the newest version that its MANIFEST describes. For concurrent use.
-type Database struct{}
+type Database struct {
+	name         string
+	onDamage     func(error)
+	cache        *tableCache
+	files        map[string]sst.Source
+	names        []string // of files, in the order given
+	families     []*Family
+	byName       map[string]*Family
+	fromManifest bool
+	lastSequence uint64
+	manifestName string
+	manifestErr  error
+}
 
 // Open reads the MANIFEST among files and resolves the live tables of each column
 // family. Tables themselves are opened when they are needed. Without a MANIFEST
-// it opens each table and takes all of them as live, see FromManifest.
+// it opens each table and takes all of them as live, see FromManifest; a MANIFEST
+// that is damaged is an error, or with OnDamage treated as if it were not there.
 func Open(ctx context.Context, files []File, opts *Options) (*Database, error) {
-	panic("not yet")
+	if opts == nil {
+		opts = &Options{}
+	}
+	d := &Database{
+		name: opts.Name, onDamage: opts.OnDamage,
+		files: make(map[string]sst.Source, len(files)), byName: map[string]*Family{},
+	}
+	d.cache = newTableCache(cmp.Or(opts.CacheBytes, defaultCacheBytes))
+	for _, f := range files {
+		if _, ok := d.files[f.Name]; ok {
+			return nil, d.corrupt(f.Name, "stands twice in the handle")
+		}
+		d.files[f.Name] = f.Source
+		d.names = append(d.names, f.Name)
+	}
+	version, err := d.readVersion(ctx)
+	if err != nil {
+		if err := d.tolerate(err); err != nil {
+			return nil, err
+		}
+		version = nil
+	}
+	if version != nil {
+		return d, d.useVersion(version)
+	}
+	return d, d.useTables(ctx)
+}
+
+func (d *Database) fileName(local string) string {
+	if d.name == "" {
+		return local
+	}
+	return d.name + "/" + local
+}
+
+func (d *Database) corrupt(local, detail string) error {
+	return &damage.Error{Name: d.fileName(local), Offset: -1, Detail: detail, Err: damage.ErrCorrupt}
+}
+
+// tolerate is nil if damage may be passed by, after it was told to OnDamage.
+func (d *Database) tolerate(err error) error {
+	if d.onDamage == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	d.onDamage(err)
+	return nil
+}
+
+// readVersion decodes the MANIFEST; nil if the handle has none.
+func (d *Database) readVersion(ctx context.Context) (*manifest.Version, error) {
+	var manifests []string
+	for _, n := range d.names {
+		if manifest.IsManifest(n) {
+			manifests = append(manifests, n)
+		}
+	}
+	switch len(manifests) {
+	case 0:
+		if _, ok := d.files["CURRENT"]; ok {
+			return nil, d.corrupt("CURRENT", "names a MANIFEST that the handle does not list")
+		}
+		return nil, nil
+	case 1:
+		// CURRENT can name no other, so it need not be read.
+		d.manifestName = manifests[0]
+	default:
+		current, ok := d.files["CURRENT"]
+		if !ok {
+			return nil, d.corrupt("CURRENT", "is not listed, but more than one MANIFEST is")
+		}
+		data, err := readFile(ctx, current, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d.fileName("CURRENT"), err)
+		}
+		name, err := manifest.Current(data, &manifest.Options{Name: d.fileName("CURRENT")})
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := d.files[name]; !ok {
+			return nil, d.corrupt("CURRENT", fmt.Sprintf("names %s, which the handle does not list", name))
+		}
+		d.manifestName = name
+	}
+	data, err := readFile(ctx, d.files[d.manifestName], maxManifestBytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.fileName(d.manifestName), err)
+	}
+	return manifest.Decode(data, &manifest.Options{Name: d.fileName(d.manifestName)})
+}
+
+// readFile reads a whole small file.
+func readFile(ctx context.Context, src sst.Source, limit int64) ([]byte, error) {
+	size := src.Size()
+	if size > limit {
+		return nil, fmt.Errorf("has %d bytes, more than %d: %w", size, limit, damage.ErrCorrupt)
+	}
+	// The size comes from a handle: grow with what is really there.
+	var buf []byte
+	for off := int64(0); off < size; {
+		n := min(size-off, 1<<20)
+		buf = slices.Grow(buf, int(n))[:off+n]
+		m, err := src.ReadAt(ctx, buf[off:], off)
+		if int64(m) < n {
+			if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = fmt.Errorf("ends at byte %d, not at its size of %d: %w", off+int64(m), size, damage.ErrCorrupt)
+			}
+			return nil, err
+		}
+		off += n
+	}
+	return buf, nil
+}
+
+func (d *Database) useVersion(v *manifest.Version) error {
+	d.fromManifest = true
+	d.lastSequence = v.LastSequence
+	for _, mf := range v.Families {
+		if mf.Comparator != "" && mf.Comparator != bytewise {
+			err := &damage.Error{Name: d.fileName(d.manifestName), Offset: -1, Field: "comparator of " + mf.Name, Detail: fmt.Sprintf("is %q", mf.Comparator), Err: damage.ErrUnsupportedVersion}
+			if err := d.tolerate(err); err != nil {
+				return err
+			}
+			continue
+		}
+		f := &Family{ID: mf.ID, Name: mf.Name, db: d}
+		for _, t := range mf.Tables {
+			local := manifest.TableName(t.Number)
+			f.Tables = append(f.Tables, Table{
+				Level: t.Level, Number: t.Number, Size: t.Size,
+				Smallest: t.Smallest.Key, Largest: t.Largest.Key,
+				SmallestSeq: t.SmallestSeq, LargestSeq: t.LargestSeq,
+				name: local, smallest: t.Smallest, largest: t.Largest, bounded: true, hasSeqs: t.HasSeqs,
+			})
+		}
+		d.addFamily(f)
+	}
+	return nil
+}
+
+func (d *Database) addFamily(f *Family) {
+	d.families = append(d.families, f)
+	d.byName[f.Name] = f
+}
+
+// useTables opens every table and groups them by what they say of themselves.
+func (d *Database) useTables(ctx context.Context) error {
+	byKey := map[string]*Family{}
+	for _, local := range d.names {
+		if !strings.HasSuffix(local, ".sst") {
+			continue
+		}
+		t := Table{name: local, Size: d.files[local].Size(), LargestSeq: sst.MaxSeq}
+		fmt.Sscanf(local, "%d.sst", &t.Number)
+		r, err := d.cache.open(ctx, d, &t)
+		if err != nil {
+			if err := d.tolerate(err); err != nil {
+				return err
+			}
+			continue
+		}
+		p := r.Properties()
+		if p.Ingested() && p.GlobalSeq == 0 {
+			err := &damage.Error{Name: d.fileName(local), Offset: -1, Field: "sequence number", Detail: "of an ingested file is known to the MANIFEST alone, which is not there", Err: damage.ErrCorrupt}
+			if err := d.tolerate(err); err != nil {
+				return err
+			}
+			continue
+		}
+		f := byKey[p.ColumnFamilyName]
+		if f == nil {
+			f = &Family{ID: p.ColumnFamilyID, Name: p.ColumnFamilyName, db: d}
+			byKey[p.ColumnFamilyName] = f
+			d.addFamily(f)
+		}
+		f.Tables = append(f.Tables, t)
+	}
+	slices.SortFunc(d.families, func(a, b *Family) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name)) })
+	for _, f := range d.families {
+		slices.SortFunc(f.Tables, func(a, b Table) int { return cmp.Compare(b.Number, a.Number) })
+	}
+	return nil
 }
 
 // FromManifest says that the MANIFEST told which tables are live. Without it the
 // files of the handle are taken as exactly the live set, which they are in every
 // handle that Flink wrote.
-func (d *Database) FromManifest() bool { panic("not yet") }
+func (d *Database) FromManifest() bool { return d.fromManifest }
 
 // LastSequence is the newest sequence number of the database, 0 without MANIFEST.
-func (d *Database) LastSequence() uint64 { panic("not yet") }
+func (d *Database) LastSequence() uint64 { return d.lastSequence }
 
 // Families are the column families in the order of their ids. Flink has one for
-// each state and an empty one with the name "default".
-func (d *Database) Families() []*Family { panic("not yet") }
+// each state and an empty one with the name "default". The slice may not be changed.
+func (d *Database) Families() []*Family { return d.families }
 
 // Family finds a column family by name, in Flink the state's name; nil if there is none.
-func (d *Database) Family(name string) *Family { panic("not yet") }
+func (d *Database) Family(name string) *Family { return d.byName[name] }
 
-// Family is one column family.
+// Family is one column family. It may not be changed.
 type Family struct {
 	ID   uint32
 	Name string
 	// Tables are the live tables: level 0 newest first, then by level and key.
 	Tables []Table
+
+	db *Database
 }
 
 // Table is one live table of a column family.
 type Table struct {
-	Level  int
+	Level  int // 0 for all tables if there is no MANIFEST
 	Number uint64
 	Size   int64 // bytes
-	// Smallest and Largest are user keys that bound the table, both inclusive.
+	// Smallest and Largest are user keys that bound the table, both inclusive; nil
+	// without MANIFEST.
 	Smallest, Largest       []byte
 	SmallestSeq, LargestSeq uint64
+
+	name              string // local
+	smallest, largest manifest.Bound
+	bounded           bool // the bounds are known
+	hasSeqs           bool
 }
 
-// ScanOptions narrows a scan. Nil scans the whole column family.
-type ScanOptions struct {
-	// Lower (inclusive) and Upper (exclusive) bound the user keys; nil is unbounded.
-	// See KeyGroupBounds: a handle's own range must always be given, because a
-	// rescaled database still holds keys of other key groups.
-	Lower, Upper []byte
-	// ReadAhead is the most that is read at once from one table, in bytes; 0 is
-	// 256 KiB. Reads start small and double while the scan goes on.
-	ReadAhead int
+// FileName is the table's local name.
+func (t *Table) FileName() string { return t.name }
+
+// Bytes is the sum of the sizes of the family's tables, which may hold more than
+// the live entries.
+func (f *Family) Bytes() int64 {
+	var n int64
+	for i := range f.Tables {
+		n += f.Tables[i].Size
+	}
+	return n
 }
 
-// Scan iterates over the live entries in ascending byte order of their keys, with
-// deletions applied and merge operands joined. No I/O is done before Next.
-func (f *Family) Scan(ctx context.Context, opts *ScanOptions) *Iterator { panic("not yet") }
-
-// Get looks up one user key and appends its value to dst. It reads the tail of
-// each table that may hold the key, and one data block of it.
-func (f *Family) Get(ctx context.Context, key, dst []byte) (value []byte, ok bool, err error) {
-	panic("not yet")
+// Properties reads what a table says of itself: counts of entries and deletions,
+// compression, times.
+func (f *Family) Properties(ctx context.Context, t *Table) (*sst.Properties, error) {
+	r, err := f.db.cache.open(ctx, f.db, t)
+	if err != nil {
+		return nil, err
+	}
+	return r.Properties(), nil
 }
 
-// Split proposes up to n-1 ascending keys between lower and upper (as in
-// ScanOptions) that cut the family into parts of similar size in bytes, for
-// scans in parallel. With prefixBytes above 0 the keys are cut to that length:
-// the length of the key group keeps each key group in one part.
-func (f *Family) Split(ctx context.Context, lower, upper []byte, n, prefixBytes int) ([][]byte, error) {
-	panic("not yet")
+// overlaps says that the table may hold user keys from lower to before upper.
+func (t *Table) overlaps(lower, upper []byte) bool {
+	if !t.bounded {
+		return true
+	}
+	if upper != nil && string(t.smallest.Key) >= string(upper) {
+		return false
+	}
+	if lower != nil {
+		if c := cmp.Compare(string(t.largest.Key), string(lower)); c < 0 || c == 0 && t.largest.Exclusive() {
+			return false
+		}
+	}
+	return true
 }
 
-// Iterator walks over live entries:
-//
-//	it := family.Scan(ctx, opts)
-//	defer it.Close()
-//	for it.Next() {
-//		use(it.Key(), it.Value())
-//	}
-//	return it.Err()
-//
-// Not for concurrent use; any number of iterators may run beside each other.
-type Iterator struct{}
+// readerOptions are those with which a table is opened.
+func (d *Database) readerOptions(t *Table) sst.Options {
+	return sst.Options{Name: d.fileName(t.name), LargestSeq: t.LargestSeq, HasLargestSeq: t.bounded && t.hasSeqs}
+}
 
-// Next moves to the next entry, the first at the first call; false at the end or
-// after an error.
-func (it *Iterator) Next() bool { panic("not yet") }
-
-// SeekGE moves to the first entry whose key is at least key; false if there is
-// none or after an error.
-func (it *Iterator) SeekGE(key []byte) bool { panic("not yet") }
-
-// Key is the entry's user key; valid until the iterator moves.
-func (it *Iterator) Key() []byte { panic("not yet") }
-
-// Value is the entry's value; valid until the iterator moves.
-func (it *Iterator) Value() []byte { panic("not yet") }
-
-// Err is the error that ended the iteration; nil at its natural end.
-func (it *Iterator) Err() error { panic("not yet") }
-
-// Close frees the iterator's buffers. It may be called more than once.
-func (it *Iterator) Close() { panic("not yet") }
+// source gives the table's bytes, as long as the MANIFEST says.
+func (d *Database) source(t *Table) (sst.Source, error) {
+	src, ok := d.files[t.name]
+	if !ok {
+		return nil, d.corrupt(t.name, "is live by the MANIFEST, but the handle does not list it")
+	}
+	if t.bounded && src.Size() != t.Size {
+		return sst.Section(src, 0, t.Size), nil
+	}
+	return src, nil
+}
