@@ -23,15 +23,22 @@ type InspectOptions struct {
 	UIDs []string
 	// MaxExamples bounds the example handles per group; 0 is 3.
 	MaxExamples int
+	// MaxChannels bounds Operator.Channels, which then holds the fullest; 0 is 100,
+	// negative is no bound.
+	MaxChannels int
 	// Subtasks fills Operator.Subtasks.
 	Subtasks bool
 }
 
-// Amount is a count of handles with their bytes. PhysicalBytes counts each
-// physical object (or segment of a merged file) once.
+// Amount is a number of handles and their bytes.
 type Amount struct {
 	Handles int64 `json:"handles"`
 	Bytes   int64 `json:"bytes"`
+}
+
+func (a *Amount) add(bytes int64) {
+	a.Handles++
+	a.Bytes += bytes
 }
 
 // Properties are the checkpoint properties in words; Present is false below
@@ -49,6 +56,7 @@ type Properties struct {
 	// Discarded on these events, by Flink's names: SUBSUMED, FINISHED, CANCELED,
 	// FAILED, SUSPENDED.
 	DiscardOn []string `json:"discardOn,omitempty"`
+	savepoint bool
 	// Error is why the properties could not be decoded for display.
 	Error string `json:"error,omitempty"`
 }
@@ -101,21 +109,26 @@ type Inspection struct {
 	Totals Totals `json:"totals"`
 }
 
-// Totals of a snapshot. Logical bytes count every handle, physical bytes each
-// object or segment once; neither looks at the store.
+// Totals of a snapshot, from its metadata alone.
 type Totals struct {
-	Handles       int64             `json:"handles"`
-	LogicalBytes  int64             `json:"logicalBytes"`  // without metadata
-	PhysicalBytes int64             `json:"physicalBytes"` // files only, each once
-	InlinedBytes  int64             `json:"inlinedBytes"`
-	Files         int64             `json:"files"` // physical objects
-	UnknownSizes  int64             `json:"unknownSizes"`
-	NewBytes      int64             `json:"newBytes"` // written by this checkpoint, as it declares; -1 unknown
-	Refused       int64             `json:"refused"`
-	Roles         map[string]Amount `json:"roles,omitempty"`
-	Classes       map[string]Amount `json:"classes,omitempty"`
-	Owners        []Owner           `json:"owners,omitempty"`
-	FileSizes     []HistogramBucket `json:"fileSizes,omitempty"`
+	Handles int64 `json:"handles"`
+	// LogicalBytes is the state's size: every handle counts, inlined ones too, and
+	// of a file with the data of many channels each one's part.
+	LogicalBytes int64 `json:"logicalBytes"`
+	// PhysicalBytes is the size of the files, each once; of merged files the
+	// segments, each once.
+	PhysicalBytes int64 `json:"physicalBytes"`
+	InlinedBytes  int64 `json:"inlinedBytes"` // inside the metadata
+	Files         int64 `json:"files"`        // physical objects
+	UnknownSizes  int64 `json:"unknownSizes"` // files whose writer did not know their size
+	NewBytes      int64 `json:"newBytes"`     // written by this checkpoint, as it declares
+	Refused       int64 `json:"refused"`      // handles not followed
+	// Roles are logical bytes by Role.
+	Roles map[string]Amount `json:"roles,omitempty"`
+	// Classes are physical and inlined bytes by Class.
+	Classes   map[string]Amount `json:"classes,omitempty"`
+	Owners    []Owner           `json:"owners,omitempty"`
+	FileSizes []HistogramBucket `json:"fileSizes,omitempty"`
 }
 
 // Owner is a job or place whose folder holds files of the snapshot.
@@ -156,15 +169,21 @@ type Operator struct {
 	FinishedSubtasks int32 `json:"finishedSubtasks"`
 	StatefulSubtasks int32 `json:"statefulSubtasks"`
 
-	Roles          map[string]Amount `json:"roles,omitempty"` // by Role name
-	Bytes          int64             `json:"bytes"`           // logical, all roles
-	InlinedBytes   int64             `json:"inlinedBytes"`
-	Files          int64             `json:"files"`                  // physical, each once
-	KeyedHandles   map[string]int64  `json:"keyedHandles,omitempty"` // count by handle class name
-	OperatorStates []NamedState      `json:"operatorStates,omitempty"`
-	Skew           *Skew             `json:"skew,omitempty"`
-	Channels       []Channel         `json:"channels,omitempty"`
-	Subtasks       []Subtask         `json:"subtasks,omitempty"`
+	Roles        map[string]Amount `json:"roles,omitempty"` // by Role name
+	Bytes        int64             `json:"bytes"`           // logical, all roles
+	InlinedBytes int64             `json:"inlinedBytes"`
+	Files        int64             `json:"files"` // physical, each once
+	// Handles counts by role and Flink's class name:
+	// "managedKeyed:KeyGroupsStateHandle(RelativeFileStateHandle)".
+	Handles        map[string]int64 `json:"handles,omitempty"`
+	OperatorStates []NamedState     `json:"operatorStates,omitempty"`
+	Skew           *Skew            `json:"skew,omitempty"`
+	// InFlightBytes are the bytes in ChannelCount channels; Channels has the fullest
+	// of them, in order of direction, subtask, gate and channel.
+	InFlightBytes int64     `json:"inFlightBytes"`
+	ChannelCount  int64     `json:"channelCount"`
+	Channels      []Channel `json:"channels,omitempty"`
+	Subtasks      []Subtask `json:"subtasks,omitempty"`
 }
 
 // NamedState is an operator state by name, over all subtasks.
@@ -175,7 +194,7 @@ type NamedState struct {
 	Partitions int64  `json:"partitions"`
 }
 
-// Skew compares subtasks that have an entry and are not finished.
+// Skew compares the subtasks that had not finished by their logical bytes.
 type Skew struct {
 	MaxBytes       int64   `json:"maxBytes"`
 	MedianBytes    int64   `json:"medianBytes"`
@@ -183,13 +202,13 @@ type Skew struct {
 	Ratio          float64 `json:"ratio"` // max / median; 0 if the median is 0
 }
 
-// Channel is in-flight data of one channel, over all subtasks.
+// Channel is the in-flight data of one channel of one subtask.
 type Channel struct {
 	Direction string `json:"direction"` // "input", "output"
+	Subtask   int32  `json:"subtask"`   // that wrote it
 	// Gate and Channel: input gate and channel, or partition and subpartition.
 	Gate    int32 `json:"gate"`
 	Channel int32 `json:"channel"`
-	Subtask int32 `json:"subtask"` // that wrote it
 	Bytes   int64 `json:"bytes"`
 	Buffers int64 `json:"buffers"`
 }
@@ -203,6 +222,3 @@ type Subtask struct {
 	// KeyGroups is the managed keyed range "0..63"; empty if none.
 	KeyGroups string `json:"keyGroups,omitempty"`
 }
-
-// Inspect explains a snapshot from its metadata alone; it asks no store.
-func Inspect(s *Snapshot, opts *InspectOptions) *Inspection { return &Inspection{} }

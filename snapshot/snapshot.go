@@ -23,9 +23,7 @@
 package snapshot
 
 import (
-	"context"
 	"errors"
-	"time"
 
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/metadata"
@@ -69,7 +67,6 @@ type Options struct {
 	MaxMetadataBytes int64
 	// Parallelism bounds concurrent store calls of one function; 0 is 16.
 	Parallelism int
-	// ChangelogFrom and further switches may be added.
 }
 
 // Relocation says that a folder was moved as a whole and is read where it lies.
@@ -80,7 +77,7 @@ type Relocation struct {
 	Handles int `json:"handles"`
 }
 
-// Snapshot is an opened checkpoint or savepoint.
+// Snapshot is an opened checkpoint or savepoint. It is immutable.
 type Snapshot struct {
 	Ref
 	// Checkpoint is the decoded metadata; not to be changed.
@@ -91,25 +88,10 @@ type Snapshot struct {
 
 	pool *blobstore.Pool
 	opts Options
-}
-
-// Open reads the metadata at loc, a folder with a _metadata object or a metadata
-// object of any name, and decides how its handles resolve. It opens no state
-// file; to recognise a moved folder it may test a few for presence.
-//
-// Errors wrap ErrNoSnapshot, metadata.ErrCorrupt (then a *metadata.FormatError
-// with offset and field), metadata.ErrUnsupportedVersion, or a store error.
-func Open(ctx context.Context, pool *blobstore.Pool, loc blobstore.Location, opts *Options) (*Snapshot, error) {
-	return open(ctx, pool, loc, opts)
+	res  *resolver
+	// fileHandles is how many handles name files.
+	fileHandles int
 }
 
 // Pool is the pool the snapshot was opened with.
 func (s *Snapshot) Pool() *blobstore.Pool { return s.pool }
-
-// Time is when the metadata object was written, the zero time if the store does
-// not say.
-func (s *Snapshot) Time() time.Time { return s.ModTime }
-
-func open(ctx context.Context, pool *blobstore.Pool, loc blobstore.Location, opts *Options) (*Snapshot, error) {
-	return nil, errors.New("not yet")
-}
