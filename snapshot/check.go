@@ -240,15 +240,7 @@ func (c *checker) collect() {
 	})
 }
 
-func compareLocations(a, b blobstore.Location) int {
-	if r := strings.Compare(a.Scheme, b.Scheme); r != 0 {
-		return r
-	}
-	if r := strings.Compare(authorityKey(a), authorityKey(b)); r != 0 {
-		return r
-	}
-	return strings.Compare(a.Path, b.Path)
-}
+func compareLocations(a, b blobstore.Location) int { return strings.Compare(a.Key(), b.Key()) }
 
 func (c *checker) objectsOf() {
 	n := 0
@@ -344,7 +336,7 @@ func (c *checker) list(ctx context.Context, group []object) error {
 		if err != nil {
 			return err
 		}
-		if info.Name <= last {
+		if info.Name <= last || !strings.HasPrefix(info.Name, prefix) {
 			return nil // out of order: do not rely on it
 		}
 		last = info.Name

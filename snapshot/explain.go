@@ -317,11 +317,8 @@ func (e *explainer) inlined(bytes int64) {
 }
 
 // fileOf finds or makes what is known of a file, and counts it for the operator.
-// Places beyond the resolver's tables are told apart by their whole path.
 func (e *explainer) fileOf(f file) (facts *fileFacts, isNew bool) {
-	if f.place.id < 0 {
-		f = file{nil, f.location().Key()}
-	}
+	f = f.identity()
 	facts = e.files[f]
 	if facts == nil {
 		if len(e.facts) == cap(e.facts) {
@@ -379,22 +376,14 @@ func (e *explainer) segment(h *metadata.SegmentHandle) {
 		e.owner(f.place).Files++
 	}
 	facts.size = max(facts.size, h.Start+h.Length)
-	if f.place.id < 0 {
-		f = file{nil, f.location().Key()}
-	}
-	k := segmentKey{f, h.Start, h.Length}
+	k := segmentKey{f.identity(), h.Start, h.Length}
 	if _, ok := e.segments[k]; ok {
 		return
 	}
 	e.segments[k] = struct{}{}
-	place := f.place
-	if place == nil {
-		g, _ := e.s.res.locate(h)
-		place = g.place
-	}
-	e.classes[place.class].Bytes += h.Length
+	e.classes[f.place.class].Bytes += h.Length
 	e.out.Totals.PhysicalBytes += h.Length
-	e.owner(place).Bytes += h.Length
+	e.owner(f.place).Bytes += h.Length
 }
 
 func (e *explainer) owner(p *place) *Owner {

@@ -205,6 +205,15 @@ type file struct {
 
 func (f file) location() blobstore.Location { return f.place.loc.Join(f.name) }
 
+// identity is equal for equal objects of one resolver. Places beyond its tables
+// are told apart by the whole path.
+func (f file) identity() file {
+	if f.place.id < 0 {
+		return file{nil, f.location().Key()}
+	}
+	return f
+}
+
 // resolver turns paths of handles into places. It is immutable once made, so
 // that it may be shared; places beyond its bounded tables are made on the fly.
 type resolver struct {
@@ -357,7 +366,7 @@ func (r *resolver) mapped(p *place, loc blobstore.Location, hasScheme bool) bool
 	best := -1
 	for i := range r.maps {
 		from := r.maps[i].from
-		rest, ok := belowLocation(loc, from)
+		rest, ok := loc.Rel(from)
 		if !ok && !hasScheme && from.Scheme == r.self.dir.Scheme {
 			rest, ok = below(loc.Path, from.Path)
 		}
@@ -371,7 +380,7 @@ func (r *resolver) mapped(p *place, loc blobstore.Location, hasScheme bool) bool
 }
 
 func (r *resolver) relocated(p *place, loc blobstore.Location, hasScheme bool) bool {
-	rest, ok := belowLocation(loc, r.reloc.from)
+	rest, ok := loc.Rel(r.reloc.from)
 	if ok {
 		p.loc, p.relocated = r.reloc.to.Join(rest), true
 	}
@@ -381,7 +390,7 @@ func (r *resolver) relocated(p *place, loc blobstore.Location, hasScheme bool) b
 // allowed applies the rules for untrusted metadata. The location it gives has
 // the parameters (endpoint, region) of the store it is allowed by.
 func (r *resolver) allowed(loc blobstore.Location) (blobstore.Location, error) {
-	if sameStore(loc, r.self.dir) {
+	if loc.SameStore(r.self.dir) {
 		own := r.self.dir
 		own.Path = loc.Path
 		if loc.Scheme == "file" && isSpecial(loc.Path) {
@@ -390,7 +399,7 @@ func (r *resolver) allowed(loc blobstore.Location) (blobstore.Location, error) {
 		return own, nil
 	}
 	for _, t := range r.trust {
-		if _, ok := belowLocation(loc, t); ok {
+		if _, ok := loc.Rel(t); ok {
 			own := t
 			own.Path = loc.Path
 			return own, nil
@@ -423,7 +432,7 @@ func storeText(l blobstore.Location) string {
 
 // classify says whose a folder is.
 func (s *self) classify(loc blobstore.Location) (class Class, owner string, claimed bool) {
-	if sameStore(loc, s.dir) {
+	if loc.SameStore(s.dir) {
 		if _, ok := below(loc.Path, s.dir.Path); ok {
 			return ClassExclusive, s.job, false
 		}

@@ -107,27 +107,6 @@ func firstPart(p string) string {
 	return first
 }
 
-// sameStore reports whether two locations lie on one store: scheme and authority
-// agree. The default port of an HDFS may be left out.
-func sameStore(a, b blobstore.Location) bool {
-	return a.Scheme == b.Scheme && authorityKey(a) == authorityKey(b)
-}
-
-func authorityKey(l blobstore.Location) string {
-	if l.Scheme == "hdfs" {
-		return strings.TrimSuffix(l.Authority, ":8020")
-	}
-	return l.Authority
-}
-
-// belowLocation gives the path of l below dir, if it lies there.
-func belowLocation(l, dir blobstore.Location) (rest string, ok bool) {
-	if !sameStore(l, dir) {
-		return "", false
-	}
-	return below(l.Path, dir.Path)
-}
-
 // refusal is a reason not to follow a handle; it wraps ErrRefused.
 type refusal struct{ reason string }
 

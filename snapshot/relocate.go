@@ -160,7 +160,7 @@ func (f *relocator) find(ctx context.Context, dirs []*writtenDir) (*mapping, err
 			continue
 		}
 		if found != nil {
-			if _, ok := belowLocation(m.loc, found.from); ok {
+			if _, ok := m.loc.Rel(found.from); ok {
 				continue
 			}
 		}
@@ -238,7 +238,7 @@ func (f *relocator) parse(d *writtenDir) (movedDir, bool) {
 		loc = own
 	}
 	m := movedDir{d, loc, hasScheme}
-	if !sameStore(loc, self.dir) {
+	if !loc.SameStore(self.dir) {
 		return m, true
 	}
 	if _, ok := below(loc.Path, self.dir.Path); ok {
@@ -284,7 +284,7 @@ func (f *relocator) candidates(loc blobstore.Location) []mapping {
 		m := mapping{loc, self.dir}
 		m.from.Path, m.to.Path = from, to
 		m.from.Query = ""
-		if sameStore(m.from, m.to) && (from == to || from == "") {
+		if m.from.SameStore(m.to) && (from == to || from == "") {
 			return // no move, or everything on the store
 		}
 		for _, o := range out {
@@ -342,7 +342,7 @@ func (f *relocator) candidates(loc blobstore.Location) []mapping {
 // widen replaces a mapping by that of folders above, where the parts in between
 // are the same, if that finds m too.
 func (f *relocator) widen(ctx context.Context, m movedDir, found mapping) (*mapping, error) {
-	if !sameStore(m.loc, found.from) {
+	if !m.loc.SameStore(found.from) {
 		return nil, nil
 	}
 	for w := found; w.from.Path != "" && w.to.Path != "" && baseName(w.from.Path) == baseName(w.to.Path); {
@@ -373,7 +373,7 @@ func (f *relocator) existsOld(ctx context.Context, m movedDir) (bool, error) {
 }
 
 func (f *relocator) existsNew(ctx context.Context, m movedDir, names []string, c mapping) (bool, error) {
-	rest, ok := belowLocation(m.loc, c.from)
+	rest, ok := m.loc.Rel(c.from)
 	if !ok {
 		return false, nil
 	}
