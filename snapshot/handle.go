@@ -41,31 +41,50 @@ func (r *Role) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown role %q", b)
 }
 
-// Part is what a stream handle is to the handle around it. Its text is that of
-// metadata.Part.
-type Part metadata.Part
+// Part is what a stream is to the handle around it.
+type Part uint8
 
 // Parts.
 const (
-	PartWhole     = Part(metadata.PartWhole)
-	PartDelegate  = Part(metadata.PartDelegate)
-	PartMeta      = Part(metadata.PartMeta)
-	PartShared    = Part(metadata.PartShared)
-	PartPrivate   = Part(metadata.PartPrivate)
-	PartChangelog = Part(metadata.PartChangelog)
+	PartData      Part = iota // the one stream of a handle
+	PartMeta                  // meta of an incremental handle
+	PartShared                // file in its shared list
+	PartPrivate               // file in its private list
+	PartChangelog             // file of changes
 )
 
+var partNames = [...]string{"data", "meta", "shared", "private", "changelog"}
+
+func partOf(p metadata.Part) Part {
+	switch p {
+	case metadata.PartMeta:
+		return PartMeta
+	case metadata.PartShared:
+		return PartShared
+	case metadata.PartPrivate:
+		return PartPrivate
+	case metadata.PartChangelog:
+		return PartChangelog
+	}
+	return PartData
+}
+
 // String is the name used in JSON.
-func (p Part) String() string { return metadata.Part(p).String() }
+func (p Part) String() string {
+	if int(p) < len(partNames) {
+		return partNames[p]
+	}
+	return "unknown"
+}
 
 // MarshalText implements encoding.TextMarshaler.
 func (p Part) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *Part) UnmarshalText(b []byte) error {
-	for i := PartWhole; i <= PartChangelog; i++ {
-		if i.String() == string(b) {
-			*p = i
+	for i, name := range partNames {
+		if name == string(b) {
+			*p = Part(i)
 			return nil
 		}
 	}
