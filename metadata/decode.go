@@ -1,9 +1,809 @@
 package metadata
 
-import "io"
+import (
+	"fmt"
+	"io"
+	"math"
+)
 
-func decode(io.Reader, *DecodeOptions) (*Checkpoint, error) { return nil, ErrUnsupportedVersion }
+const (
+	fileMagic        = 0x4960672d
+	masterStateMagic = 0xc96b1696
 
-// maxDepth limits nested handles: changelog handles and key-groups handles of
-// the stream grammar, the only recursion of the format.
-const maxDepth = 16
+	// maxDepth limits nested handles: changelog handles and key-groups handles
+	// of the stream grammar, the only recursion of the format.
+	maxDepth = 16
+
+	// maxKeyGroups is Flink's upper bound of the max parallelism.
+	maxKeyGroups = 1 << 15
+)
+
+// Least number of bytes that one element of a list takes, by which counts are
+// checked against what is left.
+const (
+	minMasterState  = 18
+	minNamedState   = 7
+	minOffset       = 8
+	minNamedHandle  = 3
+	minChange       = 8
+	minChangeFile   = 9
+	minKeyedHandle  = 1
+	minChannelBlock = 20
+)
+
+func minOperator(version int32) int64 {
+	switch {
+	case version == 2:
+		return 32
+	case version >= 5:
+		return 33
+	}
+	return 29
+}
+
+func minChannel(version int32) int64 {
+	if version >= 6 {
+		return 18
+	}
+	return 25
+}
+
+func decode(r io.Reader, opts *DecodeOptions) (*Checkpoint, error) {
+	d := newDecoder(r, opts)
+	var ops []OperatorState
+	c := d.checkpoint(visitor{
+		header: func(operators int) { ops = list[OperatorState](operators) },
+		operator: func(o *OperatorState, _ int64) error {
+			ops = append(ops, *o)
+			return nil
+		},
+	})
+	if d.err != nil {
+		return nil, d.err
+	}
+	c.Operators = ops
+	return c, nil
+}
+
+// visitor is called while a checkpoint is read.
+type visitor struct {
+	header   func(operators int) // all in front of the operators stands in decoder.c
+	operator func(o *OperatorState, from int64) error
+}
+
+// DecodeEach reads one _metadata object like Decode, but hands each operator to
+// each and lets it go, so that memory follows the largest operator. The
+// checkpoint it returns has no Operators. An error of each stops the reading
+// and is returned as it is. The *Checkpoint given to each is the one that is
+// returned, as far as it was read: all but its Properties.
+func DecodeEach(r io.Reader, opts *DecodeOptions, each func(*Checkpoint, *OperatorState) error) (*Checkpoint, error) {
+	d := newDecoder(r, opts)
+	c := d.checkpoint(visitor{operator: func(o *OperatorState, _ int64) error { return each(d.c, o) }})
+	if d.err != nil {
+		return nil, d.err
+	}
+	return c, nil
+}
+
+// checkpoint reads the whole file. It is nil after an error.
+func (d *decoder) checkpoint(v visitor) *Checkpoint {
+	c := &Checkpoint{Changelog114: d.opts.Changelog114}
+	d.c = c
+	at := d.offset()
+	if magic := uint32(d.i32("magic")); d.err == nil && magic != fileMagic {
+		d.damage(at, "magic", fmt.Sprintf("is %08x, not %08x: no checkpoint metadata", magic, uint32(fileMagic)))
+	}
+	at = d.offset()
+	c.Version = d.i32("version")
+	if d.err != nil {
+		return nil
+	}
+	switch {
+	case c.Version == 1:
+		d.unsupported(at, "is 1, written by Flink 1.1 and 1.2, which no Flink from 1.8 on reads; a Flink 1.3 to 1.7 can convert it")
+	case c.Version < MinVersion || c.Version > MaxVersion:
+		d.unsupported(at, fmt.Sprintf("is %d; known are %d to %d", c.Version, MinVersion, MaxVersion))
+	}
+	at = d.offset()
+	c.ID = d.i64("checkpointID")
+	if d.err == nil && c.ID < 0 {
+		d.is(at, "checkpointID", c.ID)
+	}
+	n := d.count("masterStateCount", minMasterState)
+	c.MasterStates = list[MasterState](n)
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push("masterState", i)
+		c.MasterStates = append(c.MasterStates, d.masterState())
+		d.path.pop()
+	}
+	n = d.count("operatorCount", minOperator(c.Version))
+	if d.err == nil && v.header != nil {
+		v.header(n)
+	}
+	seen := make(map[OperatorID]struct{}, min(n, 1024))
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push("operator", i)
+		at = d.offset()
+		o := d.operator(c.Version)
+		if d.err == nil {
+			if _, dup := seen[o.ID]; dup {
+				d.damage(d.idOffset, "id", "is "+o.ID.String()+", which an operator before it has")
+			}
+			seen[o.ID] = struct{}{}
+		}
+		d.path.pop()
+		if d.err == nil {
+			if err := v.operator(&o, at); err != nil {
+				d.err = err
+			}
+		}
+	}
+	if d.err != nil {
+		return nil
+	}
+	if c.Version >= 4 {
+		c.Properties = d.properties()
+	} else {
+		d.expectEnd()
+	}
+	if d.err != nil {
+		return nil
+	}
+	return c
+}
+
+// expectEnd expects the end of the file.
+func (d *decoder) expectEnd() {
+	at := d.offset()
+	if d.more() {
+		d.damage(at, "", "is where the checkpoint ends, but more bytes follow")
+	}
+}
+
+// propertiesMagic begins every Java object stream.
+var propertiesMagic = [4]byte{0xac, 0xed, 0x00, 0x05}
+
+// properties reads the rest of the file.
+func (d *decoder) properties() RawProperties {
+	at := d.offset()
+	head := d.need(4, "properties")
+	if d.err != nil {
+		return nil
+	}
+	if [4]byte(head) != propertiesMagic {
+		d.damage(at, "properties", fmt.Sprintf("begin with %x, not with the header of a Java object stream", head))
+		return nil
+	}
+	p := append(make(RawProperties, 0, 1024), head...)
+	for d.more() && d.err == nil {
+		p = append(p, d.take()...)
+	}
+	if d.trace != nil {
+		d.trace(traced{offset: at, raw: p, size: int64(len(p)), field: d.path.field("properties"), kind: traceRest})
+	}
+	return p
+}
+
+func (d *decoder) masterState() (m MasterState) {
+	at := d.offset()
+	if magic := uint32(d.i32("magic")); d.err == nil && magic != masterStateMagic {
+		d.damage(at, "magic", fmt.Sprintf("is %08x, not %08x", magic, uint32(masterStateMagic)))
+	}
+	at = d.offset()
+	n := d.i32("recordLength")
+	if d.err == nil && n <= 0 {
+		d.is(at, "recordLength", int64(n))
+	}
+	if d.err != nil || !d.frame(at, "recordLength", int64(n)) {
+		return m
+	}
+	m.Version = d.i32("version")
+	m.Name = d.utf("name")
+	m.Payload = d.bytes32("payload")
+	d.unframe("recordLength")
+	return m
+}
+
+func (d *decoder) operator(version int32) (o OperatorState) {
+	if version >= 5 {
+		o.Name = d.utf("name")
+		o.UID = d.utf("uid")
+	}
+	d.idOffset = d.offset()
+	copy(o.ID[:], d.raw(16, "id"))
+	at := d.offset()
+	o.Parallelism = d.i32("parallelism")
+	if d.err == nil && o.Parallelism < 0 {
+		d.is(at, "parallelism", int64(o.Parallelism))
+	}
+	at = d.offset()
+	o.MaxParallelism = d.i32("maxParallelism")
+	if d.err == nil {
+		switch {
+		case o.MaxParallelism < o.Parallelism:
+			d.damage(at, "maxParallelism", fmt.Sprintf("is %d, below the parallelism %d", o.MaxParallelism, o.Parallelism))
+		case o.MaxParallelism > maxKeyGroups:
+			d.damage(at, "maxParallelism", fmt.Sprintf("is %d; Flink allows %d", o.MaxParallelism, maxKeyGroups))
+		}
+	}
+	d.maxParallelism = o.MaxParallelism
+	if version == 2 {
+		o.ChainLength = d.i32("chainLength")
+	} else {
+		d.path.enter("coordinator")
+		o.Coordinator = d.coordinator()
+		d.path.pop()
+	}
+	at = d.offset()
+	n := d.i32("subtaskCount")
+	switch {
+	case d.err != nil:
+		return o
+	case n < 0 && version == 2:
+		d.is(at, "subtaskCount", int64(n))
+	case n < 0:
+		if n != -1 {
+			d.deviation(at, "subtaskCount", fmt.Sprintf("is %d; for a finished operator Flink writes -1", n))
+		}
+		o.FinishedCount = n
+		if o.Coordinator != nil && d.err == nil {
+			d.damage(at, "subtaskCount", fmt.Sprintf("is %d (finished), but the operator has coordinator state", n))
+		}
+		return o
+	case n > o.Parallelism:
+		d.damage(at, "subtaskCount", fmt.Sprintf("is %d, but the parallelism is %d", n, o.Parallelism))
+	case int64(n)*4 > d.left():
+		d.tooMany(at, "subtaskCount", int64(n))
+	}
+	if d.err != nil {
+		return o
+	}
+	o.Subtasks = list[SubtaskState](int(n))
+	last, sorted := int32(-1), true
+	var seen map[int32]struct{}
+	for i := 0; i < int(n) && d.err == nil; i++ {
+		d.path.push("subtask", i)
+		at = d.offset()
+		index := d.i32("index")
+		finished := false
+		if d.err == nil && index < 0 && version >= 3 {
+			index, finished = -(index + 1), true
+		}
+		if d.err == nil && (index < 0 || index >= o.Parallelism) {
+			d.damage(at, "index", fmt.Sprintf("is %d, but the parallelism is %d", index, o.Parallelism))
+		}
+		// Subtasks stand in ascending order in all that Flink writes.
+		if d.err == nil && sorted && index <= last {
+			sorted = false
+			seen = make(map[int32]struct{}, i+1)
+			for j := range o.Subtasks {
+				seen[o.Subtasks[j].Index] = struct{}{}
+			}
+		}
+		if d.err == nil && !sorted {
+			if _, dup := seen[index]; dup {
+				d.damage(at, "index", fmt.Sprintf("is %d, which an entry before it has", index))
+			}
+			seen[index] = struct{}{}
+		}
+		last = index
+		if d.err == nil {
+			// Decoded in place: the struct is large.
+			o.Subtasks = append(o.Subtasks, SubtaskState{Index: index, Finished: finished})
+			if !finished {
+				d.subtask(version, &o.Subtasks[len(o.Subtasks)-1])
+			}
+		}
+		d.path.pop()
+	}
+	return o
+}
+
+func (d *decoder) coordinator() StreamHandle {
+	at := d.offset()
+	tag := d.peekTag("tag")
+	if d.err == nil && tag != TagNull && tag != TagByteStream {
+		d.damage(at, "tag", fmt.Sprintf("is %s; coordinator state is inline or absent", tag))
+		return nil
+	}
+	return d.stream()
+}
+
+func (d *decoder) subtask(version int32, s *SubtaskState) {
+	if version == 2 {
+		s.Duration = d.i64("duration")
+		at := d.offset()
+		if n := d.i32("legacyStateCount"); d.err == nil && n != 0 {
+			d.damage(at, "legacyStateCount", fmt.Sprintf("is %d: state of Flink 1.1, which has no reader", n))
+		}
+	}
+	s.ManagedOperatorFlag, s.ManagedOperator = d.flaggedOperator("managedOperator", "managedOperatorFlag")
+	s.RawOperatorFlag, s.RawOperator = d.flaggedOperator("rawOperator", "rawOperatorFlag")
+	d.path.enter("managedKeyed")
+	s.ManagedKeyed = d.keyed(false)
+	d.path.pop()
+	d.path.enter("rawKeyed")
+	s.RawKeyed = d.keyed(true)
+	d.path.pop()
+	if version >= 3 {
+		s.InputChannels = d.channels(version, true)
+		s.OutputChannels = d.channels(version, false)
+	}
+	if version >= 7 {
+		at := d.offset()
+		s.ReferenceMarker = d.u8("referenceMarker")
+		if s.ReferenceMarker > 1 {
+			d.deviation(at, "referenceMarker", fmt.Sprintf("is %d; Flink writes 0 or 1 and reads this as 0", s.ReferenceMarker))
+		}
+		if s.ReferenceMarker == 1 {
+			s.ReferenceID = d.i64("referenceID")
+		}
+	}
+}
+
+func (d *decoder) flaggedOperator(slot, flagName string) (flag int32, h *OperatorHandle) {
+	at := d.offset()
+	flag = d.i32(flagName)
+	if flag == 0 || d.err != nil {
+		return flag, nil
+	}
+	if flag != 1 {
+		d.deviation(at, flagName, fmt.Sprintf("is %d; Flink writes 0 or 1", flag))
+	}
+	d.path.enter(slot)
+	h = d.operatorHandle()
+	d.path.pop()
+	return flag, h
+}
+
+func (d *decoder) operatorHandle() *OperatorHandle {
+	at := d.offset()
+	tag := d.tag("tag")
+	switch tag {
+	case TagNull:
+		return nil
+	case TagPartitionableOperator, TagMergedOperator:
+	default:
+		d.badTag(at, tag, "operator state")
+		return nil
+	}
+	h := &OperatorHandle{Form: tag}
+	h.States = d.partitions()
+	if tag == TagMergedOperator {
+		h.TaskOwnedDir = d.utf("taskOwnedDir")
+		h.SharedDir = d.utf("sharedDir")
+		at = d.offset()
+		b := d.u8("empty")
+		h.Empty = b != 0
+		if b > 1 {
+			h.emptyByte = b
+			d.deviation(at, "empty", fmt.Sprintf("is %d; Flink writes 0 or 1", b))
+		}
+	}
+	d.path.enter("delegate")
+	at = d.offset()
+	if tag == TagMergedOperator {
+		if t := d.peekTag("tag"); d.err == nil && t != TagSegment && t != TagEmptySegment {
+			d.damage(at, "tag", fmt.Sprintf("is %s; merged operator state lies in a segment", t))
+		}
+	}
+	h.Delegate = d.stream()
+	d.path.pop()
+	return h
+}
+
+func (d *decoder) partitions() []NamedPartitions {
+	n := d.count("stateCount", minNamedState)
+	states := list[NamedPartitions](n)
+	var seen map[String]struct{}
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push("state", i)
+		at := d.offset()
+		s := NamedPartitions{Name: d.utf("name")}
+		if d.err == nil {
+			var dup bool
+			if i < 16 {
+				for j := range states {
+					dup = dup || states[j].Name == s.Name
+				}
+			} else {
+				if seen == nil {
+					seen = make(map[String]struct{}, 2*i)
+					for j := range states {
+						seen[states[j].Name] = struct{}{}
+					}
+				}
+				_, dup = seen[s.Name]
+				seen[s.Name] = struct{}{}
+			}
+			if dup {
+				d.damage(at, "name", fmt.Sprintf("is %q, which a state before it has", s.Name.Go()))
+			}
+		}
+		at = d.offset()
+		s.Mode = DistributionMode(d.u8("mode"))
+		if d.err == nil && s.Mode > ModeBroadcast {
+			d.is(at, "mode", int64(s.Mode))
+		}
+		s.Offsets = d.offsets("offsetCount", 0)
+		states = append(states, s)
+		d.path.pop()
+	}
+	return states
+}
+
+// offsets reads a count and that many offsets of at least lowest.
+func (d *decoder) offsets(field string, lowest int64) []int64 {
+	n := d.count(field, minOffset)
+	return d.int64s("offset", n, lowest)
+}
+
+// keyed reads a keyed handle. In raw keyed state an offset may be -1.
+func (d *decoder) keyed(raw bool) KeyedHandle {
+	at := d.offset()
+	tag := d.tag("tag")
+	if d.err != nil {
+		return nil
+	}
+	switch tag {
+	case TagNull:
+		return nil
+	case TagKeyGroups, TagSavepointKeyGroups, TagKeyGroupsWithID:
+		h := d.slabs.keyGroups.new()
+		d.keyGroups(h, tag)
+		if tag == TagKeyGroupsWithID {
+			h.ID = d.utf("stateHandleID")
+		}
+		return h
+	case TagIncremental, TagIncrementalOld:
+		return d.incremental(tag)
+	case TagChangelog, TagChangelogOld:
+		if !d.descend(at, "tag") {
+			return nil
+		}
+		h := d.changelog(tag, raw)
+		d.depth--
+		return h
+	case TagChangelogBytes:
+		return d.changelogBytes()
+	case TagChangelogFile, TagChangelogFileOld:
+		return d.changelogFile(tag)
+	}
+	d.badTag(at, tag, "keyed state")
+	return nil
+}
+
+// descend counts nested handles.
+func (d *decoder) descend(at int64, field string) bool {
+	if d.depth >= maxDepth {
+		d.damage(at, field, fmt.Sprintf("begins a handle nested more than %d deep", maxDepth))
+		return false
+	}
+	d.depth++
+	return true
+}
+
+// keyGroups reads what tags 3, 7 and 12 have in common.
+func (d *decoder) keyGroups(h *KeyGroupsHandle, tag Tag) {
+	h.Form = tag
+	h.Range = d.keyGroupRange(minOffset)
+	h.Offsets = d.int64s("offset", int(h.Range.Count), -1)
+	d.path.enter("delegate")
+	h.Delegate = d.stream()
+	d.path.pop()
+}
+
+// keyGroupRange reads first and count; each key group takes perGroup more bytes.
+func (d *decoder) keyGroupRange(perGroup int64) (r KeyGroupRange) {
+	at := d.offset()
+	r.Start = d.i32("keyGroupStart")
+	if d.err == nil && r.Start < 0 {
+		d.is(at, "keyGroupStart", int64(r.Start))
+	}
+	at = d.offset()
+	r.Count = d.i32("keyGroupCount")
+	switch end := int64(r.Start) + int64(r.Count); {
+	case d.err != nil:
+	case r.Count < 0:
+		d.is(at, "keyGroupCount", int64(r.Count))
+	case end > int64(d.maxParallelism) && r.Count > 0:
+		d.damage(at, "keyGroupCount", fmt.Sprintf("is %d: from %d on that is beyond the max parallelism %d", r.Count, r.Start, d.maxParallelism))
+	case int64(r.Count)*perGroup > d.left():
+		d.tooMany(at, "keyGroupCount", int64(r.Count))
+	}
+	if d.err != nil {
+		return KeyGroupRange{}
+	}
+	return r
+}
+
+func (d *decoder) incremental(tag Tag) *IncrementalHandle {
+	h := d.slabs.incremental.new()
+	h.Form = tag
+	h.CheckpointID = d.i64("checkpointID")
+	h.BackendID = d.utf("backendID")
+	h.Range = d.keyGroupRange(0)
+	if tag == TagIncremental {
+		h.CheckpointedSize = d.size64("checkpointedSize")
+	}
+	d.path.enter("meta")
+	h.Meta = d.stream()
+	d.path.pop()
+	h.Shared = d.namedHandles("sharedCount", "shared")
+	h.Private = d.namedHandles("privateCount", "private")
+	if tag == TagIncremental {
+		h.ID = d.utf("stateHandleID")
+	}
+	return h
+}
+
+func (d *decoder) namedHandles(count, element string) []NamedHandle {
+	n := d.count(count, minNamedHandle)
+	hs := list[NamedHandle](n)
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push(element, i)
+		name := d.utf("name")
+		d.path.enter("handle")
+		h := d.stream()
+		d.path.pop()
+		d.path.pop()
+		hs = append(hs, NamedHandle{name, h})
+	}
+	return hs
+}
+
+func (d *decoder) changelog(tag Tag, raw bool) *ChangelogHandle {
+	h := &ChangelogHandle{Form: tag}
+	at := d.offset()
+	h.Range = d.keyGroupRange(0)
+	if d.err == nil && h.Range.Count == 0 {
+		d.damage(at+4, "keyGroupCount", "is 0, which a changelog handle cannot have")
+	}
+	short := tag == TagChangelogOld && d.opts.Changelog114
+	if !short {
+		h.CheckpointedSize = d.size64("checkpointedSize")
+	}
+	n := d.count("materializedCount", minKeyedHandle)
+	h.Materialized = list[KeyedHandle](n)
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push("materialized", i)
+		at := d.offset()
+		m := d.keyed(raw)
+		if m == nil && d.err == nil {
+			d.deviation(at, "tag", "is null, which Flink drops with a warning")
+		}
+		h.Materialized = append(h.Materialized, m)
+		d.path.pop()
+	}
+	n = d.count("changesCount", minKeyedHandle)
+	h.Changes = list[KeyedHandle](n)
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push("changes", i)
+		at := d.offset()
+		switch tag := d.peekTag("tag"); tag {
+		case TagChangelogBytes, TagChangelogFile, TagChangelogFileOld:
+			h.Changes = append(h.Changes, d.keyed(raw))
+		default:
+			if d.err == nil {
+				d.badTag(at, tag, "changes")
+			}
+		}
+		d.path.pop()
+	}
+	if !short {
+		h.MaterializationID = d.i64("materializationID")
+	}
+	if tag == TagChangelog {
+		h.CheckpointID = d.i64("checkpointID")
+	}
+	if !short {
+		h.ID = d.utf("stateHandleID")
+	}
+	return h
+}
+
+func (d *decoder) changelogBytes() *ChangelogBytesHandle {
+	h := &ChangelogBytesHandle{Range: d.keyGroupRange(0)}
+	h.From = d.i64("fromSequence")
+	h.To = d.i64("toSequence")
+	n := d.count("changeCount", minChange)
+	h.Changes = list[ChangelogChange](n)
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push("change", i)
+		at := d.offset()
+		kg := d.i32("keyGroup")
+		if d.err == nil && (kg < -1 || kg >= d.maxParallelism) {
+			d.damage(at, "keyGroup", fmt.Sprintf("is %d, but the max parallelism is %d", kg, d.maxParallelism))
+		}
+		h.Changes = append(h.Changes, ChangelogChange{kg, d.bytes32("data")})
+		d.path.pop()
+	}
+	if !d.opts.Changelog114 {
+		h.ID = d.utf("stateHandleID")
+	}
+	return h
+}
+
+func (d *decoder) changelogFile(tag Tag) *ChangelogFileHandle {
+	h := &ChangelogFileHandle{Form: tag, Range: d.keyGroupRange(0)}
+	n := d.count("fileCount", minChangeFile)
+	h.Files = list[OffsetHandle](n)
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push("files", i)
+		at := d.offset()
+		off := d.i64("offset")
+		if d.err == nil && off < 0 {
+			d.is(at, "offset", off)
+		}
+		d.path.enter("handle")
+		s := d.stream()
+		d.path.pop()
+		d.path.pop()
+		h.Files = append(h.Files, OffsetHandle{off, s})
+	}
+	h.FullSize = d.size64("fullSize")
+	if tag == TagChangelogFileOld && d.opts.Changelog114 {
+		return h
+	}
+	h.IncrementalSize = d.size64("incrementalSize")
+	h.ID = d.utf("stateHandleID")
+	if tag == TagChangelogFile {
+		h.StorageID = d.utf("storageID")
+	}
+	return h
+}
+
+// stream reads a stream handle.
+func (d *decoder) stream() StreamHandle {
+	at := d.offset()
+	tag := d.tag("tag")
+	if d.err != nil {
+		return nil
+	}
+	switch tag {
+	case TagNull:
+		return nil
+	case TagByteStream:
+		h := d.slabs.byteStream.new()
+		h.Name = d.utf("name")
+		h.Data = d.bytes32("data")
+		return h
+	case TagFile:
+		h := d.slabs.file.new()
+		h.Size = d.size64("size")
+		h.Path = d.utf("path")
+		return h
+	case TagRelativeFile:
+		h := d.slabs.relative.new()
+		h.Path = d.utf("path")
+		h.Size = d.size64("size")
+		return h
+	case TagSegment:
+		h := d.slabs.segment.new()
+		d.segment(h)
+		return h
+	case TagEmptySegment:
+		return &EmptySegmentHandle{}
+	case TagKeyGroups:
+		if !d.descend(at, "tag") {
+			return nil
+		}
+		h := d.slabs.keyGroups.new()
+		d.keyGroups(h, tag)
+		d.depth--
+		return h
+	}
+	d.badTag(at, tag, "a stream")
+	return nil
+}
+
+func (d *decoder) segment(h *SegmentHandle) {
+	at := d.offset()
+	h.Start = d.i64("start")
+	if d.err == nil && h.Start < 0 {
+		d.is(at, "start", h.Start)
+	}
+	at = d.offset()
+	h.Length = d.i64("length")
+	if d.err == nil && (h.Length < 0 || h.Length > math.MaxInt64-h.Start) {
+		d.is(at, "length", h.Length)
+	}
+	at = d.offset()
+	h.Scope = Scope(d.i32("scope"))
+	if d.err == nil && h.Scope != ScopeExclusive && h.Scope != ScopeShared {
+		d.is(at, "scope", int64(h.Scope))
+	}
+	h.Path = d.utf("path")
+	h.LogicalID = d.utf("logicalID")
+}
+
+func (d *decoder) channels(version int32, input bool) []ChannelHandle {
+	count, element := "outputChannelCount", "outputChannel"
+	if input {
+		count, element = "inputChannelCount", "inputChannel"
+	}
+	n := d.count(count, minChannel(version))
+	hs := list[ChannelHandle](n)
+	for i := 0; i < n && d.err == nil; i++ {
+		d.path.push(element, i)
+		hs = append(hs, d.channel(version, input))
+		d.path.pop()
+	}
+	return hs
+}
+
+// Tags of channel handles from version 6 on: a number space of their own.
+const (
+	channelInput        = 1
+	channelOutput       = 2
+	channelInputMerged  = 3
+	channelOutputMerged = 4
+)
+
+func (d *decoder) channel(version int32, input bool) (h ChannelHandle) {
+	if version >= 6 {
+		at := d.offset()
+		h.Tag = d.u8("tag")
+		if d.err == nil && (h.Tag < channelInput || h.Tag > channelOutputMerged || (h.Tag%2 == 1) != input) {
+			what := "an output channel"
+			if input {
+				what = "an input channel"
+			}
+			d.damage(at, "tag", fmt.Sprintf("is %d, not that of %s", h.Tag, what))
+		}
+	}
+	h.Subtask = d.i32("subtask")
+	if h.Merged() {
+		h.Size = d.size64("size")
+		d.path.enter("delegate")
+		h.Delegate = d.stream()
+		d.path.pop()
+		at := d.offset()
+		n := d.i32("offsetBlockLength")
+		if d.err == nil && n < 4 {
+			d.is(at, "offsetBlockLength", int64(n))
+		}
+		if d.err != nil || !d.frame(at, "offsetBlockLength", int64(n)) {
+			return h
+		}
+		count := d.count("channelCount", minChannelBlock)
+		h.Channels = list[ChannelOffsets](count)
+		for i := 0; i < count && d.err == nil; i++ {
+			d.path.push("channel", i)
+			var ch ChannelOffsets
+			ch.Gate, ch.Channel = d.channelInfo(input)
+			ch.Size = d.size64("size")
+			ch.Offsets = d.offsets("offsetCount", 0)
+			h.Channels = append(h.Channels, ch)
+			d.path.pop()
+		}
+		d.unframe("offsetBlockLength")
+		return h
+	}
+	var ch ChannelOffsets
+	ch.Gate, ch.Channel = d.channelInfo(input)
+	ch.Offsets = d.offsets("offsetCount", 0)
+	ch.Size = d.size64("size")
+	h.Size = ch.Size
+	h.Channels = []ChannelOffsets{ch}
+	d.path.enter("delegate")
+	h.Delegate = d.stream()
+	d.path.pop()
+	return h
+}
+
+func (d *decoder) channelInfo(input bool) (gate, channel int32) {
+	if input {
+		return d.i32("gate"), d.i32("channel")
+	}
+	return d.i32("partition"), d.i32("subpartition")
+}
+
+// list makes room for n elements that were checked against what is left, but
+// not for very many at once, for what is left may not be known.
+func list[T any](n int) []T {
+	if n == 0 {
+		return nil
+	}
+	return make([]T, 0, min(n, 1024))
+}

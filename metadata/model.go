@@ -21,6 +21,7 @@ package metadata
 import (
 	"encoding/hex"
 	"errors"
+	"strconv"
 
 	"github.com/tidemark/tidemark/internal/damage"
 	"github.com/tidemark/tidemark/internal/javaio"
@@ -59,6 +60,9 @@ type Checkpoint struct {
 	// Properties is the Java object stream at the end of a version 4 or later
 	// file, carried through untouched; nil below version 4.
 	Properties RawProperties
+	// Changelog114 says that changelog handles with tags 8, 9 and 10 have the
+	// shorter layout of Flink 1.14, which the file itself does not tell.
+	Changelog114 bool
 }
 
 // RawProperties is a Java object stream holding CheckpointProperties or null.
@@ -155,6 +159,21 @@ const (
 	TagEmptySegment          Tag = 16
 	TagMergedOperator        Tag = 17
 )
+
+var tagNames = [...]string{
+	"null", "byte stream", "file", "key groups", "operator state", "incremental, old form", "relative file",
+	"savepoint key groups", "changelog, old form", "changelog bytes", "changelog file, old form", "incremental",
+	"key groups with ID", "changelog file", "changelog", "segment", "empty segment", "operator state, merged files",
+}
+
+// String is the number and what it stands for: "11 (incremental)".
+func (t Tag) String() string {
+	n := strconv.Itoa(int(t))
+	if int(t) < len(tagNames) {
+		return n + " (" + tagNames[t] + ")"
+	}
+	return n
+}
 
 // StreamHandle names bytes: inline, a file, or a segment of a file. The
 // implementations are *ByteStreamHandle, *FileHandle, *RelativeFileHandle,
@@ -305,6 +324,8 @@ type OperatorHandle struct {
 	SharedDir    String
 	Empty        bool
 	Delegate     StreamHandle
+
+	emptyByte uint8 // Empty as it stood in the file, if neither 0 nor 1
 }
 
 // DistributionMode is how a state's partitions are dealt out at restore.
