@@ -16,22 +16,23 @@ const module = "github.com/tidemark/tidemark/"
 // allowed lists, for each package tree, the trees it may import. A tree always
 // may import itself and internal/damage.
 var allowed = map[string][]string{
-	"internal/damage":   {},
-	"internal/javaio":   {},
-	"internal/bench":    {"*"},
-	"serializer":        {"internal/javaio"},
-	"metadata":          {"internal/javaio"},
-	"blobstore":         {},
-	"incremental":       {"serializer", "metadata", "blobstore", "internal/javaio"},
-	"snapshot":          {"incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
-	"keyed":             {"snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
-	"operatorstate":     {"snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
-	"runtime":           {"keyed", "operatorstate", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
-	"cmd":               {"runtime", "keyed", "operatorstate", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
-	"internal/testdata": {},
-	"testdata":          {"*"},
-	"examples":          {"*"},
-	"docs":              {"*"},
+	"internal/damage":     {},
+	"internal/javaio":     {},
+	"internal/bench":      {"*"},
+	"serializer":          {"internal/javaio"},
+	"metadata":            {"internal/javaio"},
+	"blobstore":           {"internal/faultproxy"}, // storetest
+	"incremental":         {"serializer", "metadata", "blobstore", "internal/javaio"},
+	"snapshot":            {"incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
+	"keyed":               {"snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
+	"operatorstate":       {"snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
+	"runtime":             {"keyed", "operatorstate", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
+	"cmd":                 {"runtime", "keyed", "operatorstate", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
+	"internal/testdata":   {},
+	"internal/faultproxy": {},
+	"testdata":            {"*"},
+	"examples":            {"*"},
+	"docs":                {"*"},
 }
 
 // cloud SDKs and heavy clients, each with the only tree that may link it.
