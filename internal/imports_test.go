@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"runtime":             {"keyed", "operatorstate", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
 	"cmd":                 {"runtime", "keyed", "operatorstate", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
 	"internal/testdata":   {},
+	"internal/scale":      {"metadata"},
 	"internal/faultproxy": {},
 	"testdata":            {"*"},
 	"examples":            {"*"},

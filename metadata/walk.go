@@ -77,7 +77,8 @@ type Place struct {
 // inline changes (ChangelogBytesHandle) are no stream handles: see
 // Checkpoint.MasterStates and KeyedHandles.
 //
-// The iteration allocates nothing; the handles are the checkpoint's own.
+// The iteration allocates nothing for a handle; the handles are the checkpoint's
+// own.
 func (c *Checkpoint) StreamHandles() iter.Seq2[Place, StreamHandle] {
 	return func(yield func(Place, StreamHandle) bool) {
 		w := walker{stream: yield}
