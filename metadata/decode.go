@@ -1,9 +1,12 @@
 package metadata
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
+
+	"github.com/tidemark/tidemark/internal/javaio"
 )
 
 const (
@@ -178,10 +181,27 @@ func (d *decoder) properties() RawProperties {
 	for d.more() && d.err == nil {
 		p = append(p, d.take()...)
 	}
+	if d.err != nil {
+		return nil
+	}
+	d.checkProperties(at, p)
 	if d.trace != nil {
 		d.trace(traced{offset: at, raw: p, size: int64(len(p)), field: d.path.field("properties"), kind: traceRest})
 	}
 	return p
+}
+
+// checkProperties finds properties that Java could not read either: cut off or
+// otherwise broken. Objects of an unknown shape are none of its business.
+func (d *decoder) checkProperties(at int64, p RawProperties) {
+	_, n, err := javaio.ReadObjectStream(p)
+	var e *FormatError
+	switch {
+	case errors.As(err, &e) && errors.Is(err, ErrCorrupt):
+		d.damage(at+e.Offset, "properties."+e.Field, e.Detail)
+	case err == nil && n < len(p):
+		d.deviation(at+int64(n), "properties", fmt.Sprintf("are followed by %d bytes, which Flink ignores", len(p)-n))
+	}
 }
 
 func (d *decoder) masterState() (m MasterState) {

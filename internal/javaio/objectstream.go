@@ -46,7 +46,9 @@ const (
 // which may go on behind it, and returns the number of bytes they take. Nothing
 // is resolved, loaded or executed. Memory stays within a small multiple of the
 // bytes read, whatever lengths they state. Byte slices in the result alias b.
-// Errors are *damage.Error with the offset in b.
+// Errors are *damage.Error with the offset in b; what may be right but is beyond
+// this reader (nesting over the limits, externalizable data of the JDK 1.1
+// protocol) wraps damage.ErrUnsupportedVersion.
 func ReadObjectStream(b []byte) (v Value, consumed int, err error) {
 	r, err := NewObjectReader(b)
 	if err != nil {
@@ -116,6 +118,13 @@ func (r *ObjectReader) Next() (Value, error) {
 func (r *ObjectReader) fail(offset int, field, detail string) {
 	if r.err == nil {
 		r.err = &damage.Error{Offset: int64(offset), Field: field, Detail: detail, Err: damage.ErrCorrupt}
+	}
+}
+
+// beyond records that the stream may be right but is more than this reader takes.
+func (r *ObjectReader) beyond(offset int, field, detail string) {
+	if r.err == nil {
+		r.err = &damage.Error{Offset: int64(offset), Field: field, Detail: detail, Err: damage.ErrUnsupportedVersion}
 	}
 }
 
@@ -190,7 +199,7 @@ func (r *ObjectReader) content(blocks bool) Value {
 	r.depth++
 	defer func() { r.depth-- }()
 	if r.depth > MaxObjectDepth {
-		r.fail(at, "object", fmt.Sprintf("is nested more than %d deep", MaxObjectDepth))
+		r.beyond(at, "object", fmt.Sprintf("is nested more than %d deep", MaxObjectDepth))
 		return nil
 	}
 	switch tag {
@@ -318,7 +327,7 @@ func (r *ObjectReader) classDesc() *ClassDesc {
 		r.depth++
 		defer func() { r.depth-- }()
 		if r.depth > MaxObjectDepth {
-			r.fail(at, "class descriptor", fmt.Sprintf("is nested more than %d deep", MaxObjectDepth))
+			r.beyond(at, "class descriptor", fmt.Sprintf("is nested more than %d deep", MaxObjectDepth))
 			return nil
 		}
 		return r.newClassDesc(tag)
@@ -395,7 +404,7 @@ func (r *ObjectReader) newClassDesc(tag byte) *ClassDesc {
 		return nil
 	}
 	if d.Super != nil && d.Super.depth >= MaxSuperclass {
-		r.fail(at, "superclass", fmt.Sprintf("is one of more than %d", MaxSuperclass))
+		r.beyond(at, "superclass", fmt.Sprintf("is one of more than %d", MaxSuperclass))
 		return nil
 	}
 	d.link()
@@ -503,7 +512,7 @@ func (r *ObjectReader) object() Value {
 func (r *ObjectReader) classData(d *ClassDesc) {
 	if d.Flags&FlagExternalizable != 0 {
 		if d.Flags&FlagBlockData == 0 {
-			r.fail(r.in.Offset(), d.Name.Go(), "is externalizable data of the old protocol, whose end cannot be found")
+			r.beyond(r.in.Offset(), d.Name.Go(), "is externalizable data of the old protocol, whose end cannot be found")
 			return
 		}
 		r.note(d)
