@@ -38,6 +38,10 @@ type ObjectProblem struct {
 	Role     Role    `json:"role"`
 	Field    string  `json:"field"`
 	Detail   string  `json:"detail,omitempty"` // the reason in words
+	Class    Class   `json:"class"`
+	// RefusedBy names the rule by which a handle is refused: climbs-out, bad-path,
+	// local-from-remote, other-store, special-file, bad-segment.
+	RefusedBy string `json:"refusedBy,omitempty"`
 	// Handles is how many handles of the snapshot need this object.
 	Handles int `json:"handles"`
 	// Relative: the handle is relative to the metadata's folder.
@@ -422,15 +426,19 @@ func (c *checker) judge(ctx context.Context) error {
 		case statusMissing:
 			c.problem(o, &needs[0], ProblemMissing, "")
 		case statusDirectory:
-			c.problem(o, &needs[0], ProblemNotAFile, "a directory lies there")
+			c.problem(o, &needs[0], ProblemNotAFile, "")
 		case statusNoAccess:
-			c.problem(o, &needs[0], ProblemNoAccess, "the store denies access")
+			c.problem(o, &needs[0], ProblemNoAccess, "")
 		default:
 			return errors.New("an object was not looked for")
 		}
 	}
 	for _, r := range c.refused {
-		p := ObjectProblem{Problem: ProblemRefused, Object: r.written, Expected: -1, Actual: -1, Detail: r.err.Error(), Handles: 1}
+		p := ObjectProblem{Problem: ProblemRefused, Class: ClassOutside, Object: r.written, Expected: -1, Actual: -1, Detail: r.err.Error(), Handles: 1}
+		var why *refusal
+		if errors.As(r.err, &why) {
+			p.RefusedBy = why.code
+		}
 		c.addProblem(p, r.ordinal)
 	}
 	if c.nRefuse > 0 {
@@ -526,7 +534,7 @@ func (c *checker) problem(o *object, n *need, kind Problem, detail string) {
 		c.report.ProblemCount++
 		return
 	}
-	p.Object = c.placeOf(o).loc.Join(n.name).String()
+	p.Object, p.Class = c.placeOf(o).loc.Join(n.name).String(), c.placeOf(o).class
 	p.Relative = n.rel
 	c.addProblem(p, n.ordinal)
 }

@@ -102,7 +102,7 @@ func (e *explainer) run() *Inspection {
 	return out
 }
 
-func (e *explainer) operator(i int, uids map[metadata.OperatorID]string) {
+func (e *explainer) operator(i int, uids metadata.UIDNames) {
 	o := &e.s.Checkpoint.Operators[i]
 	e.op, e.opIndex = &e.out.Operators[i], int32(i)
 	op := e.op

@@ -280,11 +280,11 @@ func (r *resolver) locate(h metadata.StreamHandle) (file, error) {
 		return r.locateAbsolute(string(h.Path))
 	case *metadata.SegmentHandle:
 		if h.Start < 0 || h.Length < 0 || h.Start+h.Length < h.Start {
-			return file{}, refuse("segment %d+%d is out of range", h.Start, h.Length)
+			return file{}, refuse(codeBadSegment, "segment %d+%d is out of range", h.Start, h.Length)
 		}
 		return r.locateAbsolute(string(h.Path))
 	}
-	return file{}, refuse("handle type %d has no object", h.Tag())
+	return file{}, refuse(codeBadPath, "handle type %d has no object", h.Tag())
 }
 
 func (r *resolver) locateRelative(raw string) (file, error) {
@@ -307,7 +307,7 @@ func (r *resolver) locateRelative(raw string) (file, error) {
 func (r *resolver) locateAbsolute(raw string) (file, error) {
 	i := strings.LastIndexByte(raw, '/')
 	if i < 0 {
-		return file{}, refuse("not an absolute path")
+		return file{}, refuse(codeBadPath, "not an absolute path")
 	}
 	p := r.absolute[raw[:i]]
 	if p == nil {
@@ -353,7 +353,7 @@ func (r *resolver) makeRelative(rawDir string) *place {
 func (r *resolver) makeAbsolute(rawDir string) *place {
 	p := &place{written: metadata.String(rawDir).Go(), class: ClassOutside, id: -1}
 	if strings.HasSuffix(rawDir, ":/") { // what follows is an authority, not a name
-		p.refused = refuse("not an absolute path")
+		p.refused = refuse(codeBadPath, "not an absolute path")
 		return p
 	}
 	loc, hasScheme, err := parseWritten(p.written + "/")
@@ -413,7 +413,7 @@ func (r *resolver) allowed(loc blobstore.Location) (blobstore.Location, error) {
 		own := r.self.dir
 		own.Path = loc.Path
 		if loc.Scheme == "file" && isSpecial(loc.Path) {
-			return loc, refuse("not a place for state files")
+			return loc, refuse(codeSpecial, "not a place for state files")
 		}
 		return own, nil
 	}
@@ -426,11 +426,11 @@ func (r *resolver) allowed(loc blobstore.Location) (blobstore.Location, error) {
 	}
 	switch {
 	case loc.Scheme == "file":
-		return loc, refuse("a local file, named by metadata on %s", storeText(r.self.dir))
+		return loc, refuse(codeLocalFile, "a local file, named by metadata on %s", storeText(r.self.dir))
 	case r.self.dir.Scheme == "file":
-		return loc, refuse("on %s, named by local metadata", storeText(loc))
+		return loc, refuse(codeOtherStore, "on %s, named by local metadata", storeText(loc))
 	}
-	return loc, refuse("on %s, named by metadata on %s", storeText(loc), storeText(r.self.dir))
+	return loc, refuse(codeOtherStore, "on %s, named by metadata on %s", storeText(loc), storeText(r.self.dir))
 }
 
 // isSpecial keeps local metadata from naming devices and kernel interfaces.

@@ -107,36 +107,47 @@ func firstPart(p string) string {
 	return first
 }
 
-// refusal is a reason not to follow a handle; it wraps ErrRefused.
-type refusal struct{ reason string }
+// refusal is a reason not to follow a handle; it wraps ErrRefused. The code is
+// that of the finding.
+type refusal struct{ code, reason string }
 
 func (r *refusal) Error() string { return r.reason }
 func (r *refusal) Unwrap() error { return ErrRefused }
 
-func refuse(format string, args ...any) error {
-	return &refusal{fmt.Sprintf(format, args...)}
+func refuse(code, format string, args ...any) error {
+	return &refusal{code, fmt.Sprintf(format, args...)}
 }
+
+// Codes of refusals.
+const (
+	codeBadPath    = "bad-path"
+	codeClimbsOut  = "climbs-out"
+	codeLocalFile  = "local-from-remote"
+	codeOtherStore = "other-store"
+	codeSpecial    = "special-file"
+	codeBadSegment = "bad-segment"
+)
 
 // checkParts refuses what no name may contain: bytes that are not UTF-8, control
 // characters, and parts that climb or mean nothing.
 func checkParts(p string) error {
 	if !utf8.ValidString(p) {
-		return refuse("path is not valid text")
+		return refuse(codeBadPath, "path is not valid text")
 	}
 	for i := 0; i < len(p); i++ {
 		if p[i] < 0x20 || p[i] == 0x7f {
-			return refuse("control character in the path")
+			return refuse(codeBadPath, "control character in the path")
 		}
 	}
 	for rest := p; ; {
 		part, after, more := strings.Cut(rest, "/")
 		switch part {
 		case "..":
-			return refuse(`climbs out of its directory by ".."`)
+			return refuse(codeClimbsOut, `climbs out of its directory by ".."`)
 		case ".":
-			return refuse(`"." in the path`)
+			return refuse(codeBadPath, `"." in the path`)
 		case "":
-			return refuse("empty part in the path")
+			return refuse(codeBadPath, "empty part in the path")
 		}
 		if !more {
 			return nil
@@ -171,7 +182,7 @@ func splitScheme(s string) (scheme, rest string) {
 func parseWritten(s string) (loc blobstore.Location, hasScheme bool, err error) {
 	scheme, rest := splitScheme(s)
 	if !strings.HasPrefix(rest, "/") {
-		return loc, false, refuse("not an absolute path")
+		return loc, false, refuse(codeBadPath, "not an absolute path")
 	}
 	authority := ""
 	if scheme != "" {
@@ -179,17 +190,17 @@ func parseWritten(s string) (loc blobstore.Location, hasScheme bool, err error) 
 			authority, rest, _ = strings.Cut(after, "/")
 		}
 		if strings.ContainsAny(authority, "?#%\\ ") {
-			return loc, true, refuse("malformed authority")
+			return loc, true, refuse(codeBadPath, "malformed authority")
 		}
 		loc, err = blobstore.Parse(scheme + "://" + authority + "/")
 		if err != nil {
 			if errors.Is(err, blobstore.ErrInvalidName) {
-				return loc, true, refuse("malformed authority")
+				return loc, true, refuse(codeBadPath, "malformed authority")
 			}
-			return loc, true, refuse("not an address: %v", err)
+			return loc, true, refuse(codeBadPath, "not an address: %v", err)
 		}
 		if loc.Query != "" {
-			return loc, true, refuse("malformed authority")
+			return loc, true, refuse(codeBadPath, "malformed authority")
 		}
 	} else {
 		loc = blobstore.Location{Scheme: "file"}
@@ -220,12 +231,12 @@ func collapse(p string) string {
 func checkRelative(p string) error {
 	switch {
 	case p == "":
-		return refuse("empty relative path")
+		return refuse(codeBadPath, "empty relative path")
 	case p[0] == '/':
-		return refuse("absolute path in a relative handle")
+		return refuse(codeBadPath, "absolute path in a relative handle")
 	}
 	if scheme, _ := splitScheme(p); scheme != "" {
-		return refuse("relative path with a scheme")
+		return refuse(codeBadPath, "relative path with a scheme")
 	}
 	return checkParts(p)
 }

@@ -4,4 +4,12 @@ import "github.com/tidemark/tidemark/metadata"
 
 func properties(c *metadata.Checkpoint) Properties { return Properties{} }
 
-func uidNames(uids []string) map[metadata.OperatorID]string { return nil }
+// uidNames hashes uids. What cannot be used is left out: the caller has checked
+// them, and a name is never worth an inspection.
+func uidNames(uids []string) metadata.UIDNames {
+	names, err := metadata.NewUIDNames(uids)
+	if err != nil {
+		return nil
+	}
+	return names
+}

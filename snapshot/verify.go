@@ -1,10 +1,16 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/metadata"
 )
 
 // Severity of a finding.
@@ -57,15 +63,579 @@ type VerifyOptions struct {
 
 // Verify checks an opened snapshot: that its metadata encodes to the bytes it was
 // read from, its key-group ranges, offsets, subtasks and segments, and that every
-// object is there with the right size. Findings are in file order, those about
-// objects last. An error means that it could not be finished.
+// object is there with the right size. Findings about the metadata come first, in
+// file order, then those about objects, in the order of their addresses.
+//
+// An error means that it could not be finished: the store failed, or denied access
+// to something (blobstore.ErrPermission). Damage is a finding, not an error.
 func Verify(ctx context.Context, s *Snapshot, opts *VerifyOptions) (*Verification, error) {
-	return nil, errors.New("not yet")
+	if opts == nil {
+		opts = &VerifyOptions{}
+	}
+	v := newVerifier(s.Location, opts)
+	v.s = s
+	if err := v.roundTrip(ctx); err != nil {
+		return nil, fmt.Errorf("verify %s: %w", s.Location, err)
+	}
+	v.structure()
+	v.notes()
+	if !opts.NoObjects {
+		report, err := Check(ctx, s, &CheckOptions{MaxProblems: v.max, Parallelism: opts.Parallelism, Progress: opts.Progress})
+		if err != nil {
+			return nil, err
+		}
+		if err := v.objects(report); err != nil {
+			return nil, fmt.Errorf("verify %s: %w", s.Location, err)
+		}
+	}
+	if err := v.locate(ctx); err != nil {
+		return nil, fmt.Errorf("verify %s: %w", s.Location, err)
+	}
+	return v.finish(), nil
 }
 
 // VerifyAt opens and verifies. Metadata that cannot be decoded is a finding with
 // its offset and field, not an error; ErrNoSnapshot, an unsupported version and
 // failures of the store are errors.
 func VerifyAt(ctx context.Context, pool *blobstore.Pool, loc blobstore.Location, opts *VerifyOptions) (*Verification, error) {
-	return nil, errors.New("not yet")
+	if opts == nil {
+		opts = &VerifyOptions{}
+	}
+	s, err := Open(ctx, pool, loc, opts.Options)
+	if err == nil {
+		return Verify(ctx, s, opts)
+	}
+	var format *metadata.FormatError
+	if !errors.As(err, &format) || !errors.Is(err, metadata.ErrCorrupt) {
+		return nil, err
+	}
+	v := newVerifier(loc, opts)
+	v.out.Snapshot = format.Name
+	v.format(format, Damage, "metadata-corrupt")
+	return v.finish(), nil
 }
+
+type verifier struct {
+	s    *Snapshot
+	file string
+	max  int
+	out  *Verification
+}
+
+func newVerifier(loc blobstore.Location, opts *VerifyOptions) *verifier {
+	v := &verifier{file: loc.String(), max: opts.MaxFindings, out: &Verification{Snapshot: loc.String()}}
+	if v.max == 0 {
+		v.max = 1000
+	}
+	return v
+}
+
+func (v *verifier) add(f Finding) {
+	if f.Severity == Damage {
+		v.out.Damaged++
+	} else {
+		v.out.Notes++
+	}
+	if v.max >= 0 && len(v.out.Findings) >= v.max {
+		return
+	}
+	if f.File == "" {
+		f.File = v.file
+	}
+	v.out.Findings = append(v.out.Findings, f)
+}
+
+func (v *verifier) finish() *Verification {
+	v.out.OK = v.out.Damaged == 0
+	return v.out
+}
+
+func (v *verifier) format(err *metadata.FormatError, severity Severity, code string) {
+	detail := err.Detail
+	if detail == "" && err.Err != nil {
+		detail = err.Err.Error()
+	}
+	v.add(Finding{Severity: severity, Code: code, File: err.Name, Offset: err.Offset, Field: err.Field, Detail: detail})
+}
+
+// roundTrip reads the metadata once more, operator by operator.
+func (v *verifier) roundTrip(ctx context.Context) error {
+	store, name, err := v.s.pool.Resolve(ctx, v.s.Location)
+	if err != nil {
+		return err
+	}
+	r, err := store.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if size := r.Info().Size; size != v.s.Size {
+		return fmt.Errorf("the metadata object changed from %d to %d bytes since it was opened", v.s.Size, size)
+	}
+	err = metadata.VerifyRoundTrip(r, &metadata.DecodeOptions{Name: v.file, Size: v.s.Size, Warn: func(e *metadata.FormatError) {
+		v.format(e, Note, "unusual-encoding")
+	}})
+	var format *metadata.FormatError
+	switch {
+	case err == nil:
+	case errors.As(err, &format) && errors.Is(err, metadata.ErrCorrupt):
+		v.format(format, Damage, "not-reencodable")
+	case errors.Is(err, metadata.ErrNotRepresentable):
+		v.add(Finding{Severity: Damage, Code: "not-reencodable", Offset: -1, Detail: err.Error()})
+	default:
+		return err
+	}
+	return nil
+}
+
+// structure checks the model against itself.
+func (v *verifier) structure() {
+	c := v.s.Checkpoint
+	ids := make(map[metadata.OperatorID]int, len(c.Operators))
+	segments := &segmentCheck{v: v}
+	for i := range c.Operators {
+		o := &c.Operators[i]
+		op := opCheck{v: v, o: o, field: fmt.Sprintf("operator[%d]", i)}
+		if j, ok := ids[o.ID]; ok {
+			op.add(Damage, "operator-twice", op.field+".id", nil, fmt.Sprintf("is %s, as that of operator[%d]", o.ID, j))
+		}
+		ids[o.ID] = i
+		op.check()
+	}
+	for p, h := range c.StreamHandles() {
+		if seg, ok := h.(*metadata.SegmentHandle); ok {
+			segments.add(p, seg)
+		}
+	}
+	segments.finish()
+}
+
+// opCheck checks one operator.
+type opCheck struct {
+	v     *verifier
+	o     *metadata.OperatorState
+	field string
+}
+
+func (c *opCheck) add(severity Severity, code, field string, t *metadata.SubtaskState, detail string) {
+	f := Finding{Severity: severity, Code: code, Offset: -1, Field: field, Detail: detail, Operator: c.o.ID.String()}
+	if t != nil {
+		index := t.Index
+		f.Subtask = &index
+	}
+	c.v.add(f)
+}
+
+type ownedRange struct {
+	metadata.KeyGroupRange
+	pos int // of the subtask's entry
+}
+
+func (c *opCheck) check() {
+	o := c.o
+	if o.Parallelism > o.MaxParallelism {
+		c.add(Damage, "parallelism", c.field+".parallelism", nil, fmt.Sprintf("is %d, over the max parallelism %d", o.Parallelism, o.MaxParallelism))
+	}
+	seen := make(map[int32]int, len(o.Subtasks))
+	var ranges []ownedRange
+	stateless := 0
+	for i := range o.Subtasks {
+		t := &o.Subtasks[i]
+		field := fmt.Sprintf("%s.subtask[%d]", c.field, i)
+		if t.Index < 0 || t.Index >= o.Parallelism {
+			c.add(Damage, "subtask-index", field+".index", t, fmt.Sprintf("is %d at parallelism %d", t.Index, o.Parallelism))
+		}
+		if j, ok := seen[t.Index]; ok {
+			c.add(Damage, "subtask-twice", field+".index", t, fmt.Sprintf("is %d, as that of subtask[%d]", t.Index, j))
+		}
+		seen[t.Index] = i
+		if t.Finished {
+			continue
+		}
+		if h := t.ManagedOperator; h != nil {
+			c.operatorHandle(field+".managedOperator", t, h)
+		}
+		if h := t.RawOperator; h != nil {
+			c.operatorHandle(field+".rawOperator", t, h)
+		}
+		if h := t.ManagedKeyed; h != nil {
+			c.keyed(field+".managedKeyed", t, h, false, 0)
+			if r := h.KeyGroups(); r.Count > 0 {
+				ranges = append(ranges, ownedRange{r, i})
+			}
+		} else {
+			stateless++
+		}
+		if h := t.RawKeyed; h != nil {
+			c.keyed(field+".rawKeyed", t, h, true, 0)
+		}
+		for j := range t.InputChannels {
+			c.channel(fmt.Sprintf("%s.inputChannel[%d]", field, j), t, &t.InputChannels[j])
+		}
+		for j := range t.OutputChannels {
+			c.channel(fmt.Sprintf("%s.outputChannel[%d]", field, j), t, &t.OutputChannels[j])
+		}
+		if t.ReferenceMarker == 1 {
+			c.add(Note, "references-older", field+".referenceID", t, fmt.Sprintf("the state was reused from checkpoint %d, which must be kept", t.ReferenceID))
+		}
+	}
+	c.cover(ranges)
+}
+
+// cover checks that the ranges of managed keyed state do not overlap and leave no
+// gap. A subtask without keyed state leaves a gap that is no damage: it had none.
+func (c *opCheck) cover(ranges []ownedRange) {
+	if len(ranges) == 0 {
+		return
+	}
+	slices.SortStableFunc(ranges, func(a, b ownedRange) int { return cmp.Compare(a.Start, b.Start) })
+	subtask := func(r ownedRange) (string, *metadata.SubtaskState) {
+		return fmt.Sprintf("%s.subtask[%d].managedKeyed.keyGroups", c.field, r.pos), &c.o.Subtasks[r.pos]
+	}
+	next := int32(0) // first key group not yet covered
+	var widest ownedRange
+	gaps, gapGroups := 0, int32(0)
+	firstGap := ""
+	gap := func(from, to int32) {
+		gaps++
+		gapGroups += to - from + 1
+		if firstGap == "" {
+			firstGap = rangeText(from, to)
+		}
+	}
+	for i, r := range ranges {
+		if i > 0 && r.Start < next {
+			field, t := subtask(r)
+			c.add(Damage, "key-groups-overlap", field, t, fmt.Sprintf("is %s and overlaps %s of subtask[%d]",
+				rangeText(r.Start, r.End()), rangeText(widest.Start, widest.End()), widest.pos))
+		}
+		if r.Start > next {
+			gap(next, r.Start-1)
+		}
+		if r.End()+1 > next {
+			next, widest = r.End()+1, r
+		}
+	}
+	if next < c.o.MaxParallelism {
+		gap(next, c.o.MaxParallelism-1)
+	}
+	if gaps > 0 {
+		c.add(Note, "key-groups-gap", c.field, nil, fmt.Sprintf("%d of %d key groups, such as %s, have no keyed state", gapGroups, c.o.MaxParallelism, firstGap))
+	}
+}
+
+func rangeText(from, to int32) string {
+	return strconv.Itoa(int(from)) + ".." + strconv.Itoa(int(to))
+}
+
+func (c *opCheck) rangeFits(field string, t *metadata.SubtaskState, r metadata.KeyGroupRange) {
+	if r.Start < 0 || r.Count < 0 || int64(r.Start)+int64(r.Count) > int64(c.o.MaxParallelism) {
+		c.add(Damage, "key-groups-range", field+".keyGroups", t, fmt.Sprintf("start %d and count %d are outside the max parallelism %d", r.Start, r.Count, c.o.MaxParallelism))
+	}
+}
+
+// maxNesting bounds the recursion into changelog handles, as the decoder does.
+const maxNesting = 17
+
+func (c *opCheck) keyed(field string, t *metadata.SubtaskState, h metadata.KeyedHandle, raw bool, depth int) {
+	if depth > maxNesting {
+		return
+	}
+	c.rangeFits(field, t, h.KeyGroups())
+	switch h := h.(type) {
+	case *metadata.KeyGroupsHandle:
+		c.keyGroups(field, t, h, raw)
+	case *metadata.IncrementalHandle:
+		c.names(field, t, h)
+	case *metadata.ChangelogHandle:
+		for i, m := range h.Materialized {
+			if m != nil {
+				c.keyed(fmt.Sprintf("%s.materialized[%d]", field, i), t, m, raw, depth+1)
+			}
+		}
+		for i, m := range h.Changes {
+			if m != nil {
+				c.keyed(fmt.Sprintf("%s.changes[%d]", field, i), t, m, raw, depth+1)
+			}
+		}
+	case *metadata.ChangelogBytesHandle:
+		for i := range h.Changes {
+			if kg := h.Changes[i].KeyGroup; kg != -1 && !h.Range.Contains(kg) {
+				c.add(Damage, "change-outside", fmt.Sprintf("%s.changes[%d].keyGroup", field, i), t,
+					fmt.Sprintf("is %d, outside %s", kg, rangeText(h.Range.Start, h.Range.End())))
+				break
+			}
+		}
+	case *metadata.ChangelogFileHandle:
+		for i := range h.Files {
+			f := &h.Files[i]
+			if size := metadata.StateSize(f.Handle); f.Handle == nil || size >= 0 && f.Offset > size+1 {
+				c.add(Damage, "offset-outside", fmt.Sprintf("%s.files[%d].offset", field, i), t, fmt.Sprintf("is %d in a file of %d bytes", f.Offset, size))
+			}
+		}
+	}
+}
+
+// keyGroups checks the offsets: 0 (in raw keyed state also -1) is a key group
+// without data; the others ascend and lie inside the stream.
+func (c *opCheck) keyGroups(field string, t *metadata.SubtaskState, h *metadata.KeyGroupsHandle, raw bool) {
+	size := metadata.StateSize(h.Delegate)
+	if h.Delegate == nil {
+		c.add(Damage, "no-stream", field+".delegate", t, "is null")
+		return
+	}
+	last, lastAt := int64(0), -1
+	for i, at := range h.Offsets {
+		if at == 0 && h.Form != metadata.TagKeyGroupsWithID || at == -1 && raw {
+			continue
+		}
+		offset := fmt.Sprintf("%s.offset[%d]", field, i)
+		switch {
+		case at == 0 && lastAt < 0:
+			// A native stream may begin with its first key group.
+		case at == 0:
+			continue
+		case at < 0:
+			c.add(Damage, "offset-negative", offset, t, fmt.Sprintf("is %d", at))
+			return
+		case lastAt >= 0 && at <= last:
+			c.add(Damage, "offsets-unordered", offset, t, fmt.Sprintf("is %d after %d of key group %d", at, last, int(h.Range.Start)+lastAt))
+			return
+		case size >= 0 && at >= size:
+			c.add(Damage, "offset-outside", offset, t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
+			return
+		}
+		last, lastAt = at, i
+	}
+}
+
+// names checks the local file names of an incremental handle.
+func (c *opCheck) names(field string, t *metadata.SubtaskState, h *metadata.IncrementalHandle) {
+	if h.Meta == nil {
+		c.add(Damage, "no-stream", field+".meta", t, "is null")
+	}
+	for _, list := range [...]struct {
+		name  string
+		files []metadata.NamedHandle
+	}{{"shared", h.Shared}, {"private", h.Private}} {
+		seen := make(map[metadata.String]int, len(list.files))
+		for i := range list.files {
+			f := &list.files[i]
+			if f.Handle == nil {
+				c.add(Damage, "no-stream", fmt.Sprintf("%s.%s[%d].handle", field, list.name, i), t, "is null")
+			}
+			if j, ok := seen[f.Name]; ok {
+				c.add(Note, "file-name-twice", fmt.Sprintf("%s.%s[%d].name", field, list.name, i), t, fmt.Sprintf("is %s, as that of %s[%d]", shown(f.Name.Go()), list.name, j))
+			}
+			seen[f.Name] = i
+		}
+	}
+}
+
+// operatorHandle checks that partitions begin inside the stream. An empty one may
+// begin at its end.
+func (c *opCheck) operatorHandle(field string, t *metadata.SubtaskState, h *metadata.OperatorHandle) {
+	size := metadata.StateSize(h.Delegate)
+	if h.Delegate == nil && len(h.States) > 0 {
+		c.add(Damage, "no-stream", field+".delegate", t, "is null")
+		return
+	}
+	seen := make(map[metadata.String]int, len(h.States))
+	for i := range h.States {
+		st := &h.States[i]
+		if j, ok := seen[st.Name]; ok {
+			c.add(Damage, "state-twice", fmt.Sprintf("%s.state[%d].name", field, i), t, fmt.Sprintf("is %q, as that of state[%d]: Flink keeps the last", shown(st.Name.Go()), j))
+		}
+		seen[st.Name] = i
+		last := int64(-1)
+		for j, at := range st.Offsets {
+			offset := fmt.Sprintf("%s.state[%d].offset[%d]", field, i, j)
+			if at < 0 || size >= 0 && at > size {
+				c.add(Damage, "offset-outside", offset, t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
+				break
+			}
+			if at < last {
+				c.add(Note, "offsets-unordered", offset, t, fmt.Sprintf("is %d after %d", at, last))
+				break
+			}
+			last = at
+		}
+	}
+}
+
+func (c *opCheck) channel(field string, t *metadata.SubtaskState, h *metadata.ChannelHandle) {
+	size := metadata.StateSize(h.Delegate)
+	if h.Delegate == nil {
+		c.add(Damage, "no-stream", field+".delegate", t, "is null")
+		return
+	}
+	var sum int64
+	for i := range h.Channels {
+		ch := &h.Channels[i]
+		sum += ch.Size
+		for j, at := range ch.Offsets {
+			if at < 0 || size >= 0 && at >= size {
+				c.add(Damage, "offset-outside", fmt.Sprintf("%s.channel[%d].offset[%d]", field, i, j), t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
+				return
+			}
+		}
+	}
+	if sum != h.Size {
+		c.add(Damage, "channel-sizes", field+".size", t, fmt.Sprintf("is %d, but the channels have %d bytes", h.Size, sum))
+	}
+}
+
+// segmentCheck finds segments that share bytes. It holds one small entry for each
+// segment.
+type segmentCheck struct {
+	v   *verifier
+	all []placedSegment
+}
+
+type placedSegment struct {
+	file       file
+	start, end int64
+	place      metadata.Place
+}
+
+func (c *segmentCheck) add(p metadata.Place, h *metadata.SegmentHandle) {
+	if f, err := c.v.s.res.locate(h); err == nil && h.Length > 0 {
+		c.all = append(c.all, placedSegment{f.identity(), h.Start, h.Start + h.Length, p})
+	}
+}
+
+func (c *segmentCheck) finish() {
+	id := func(p *place) int32 {
+		if p == nil {
+			return -1
+		}
+		return p.id
+	}
+	slices.SortStableFunc(c.all, func(a, b placedSegment) int {
+		return cmp.Or(cmp.Compare(id(a.file.place), id(b.file.place)), cmp.Compare(a.file.name, b.file.name), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
+	for i := 1; i < len(c.all); i++ {
+		a, b := &c.all[i-1], &c.all[i]
+		if a.file != b.file || b.start >= a.end || a.start == b.start && a.end == b.end {
+			continue
+		}
+		index := b.place.Subtask.Index
+		c.v.add(Finding{Severity: Damage, Code: "segments-overlap", Offset: -1, Field: c.v.s.Checkpoint.Field(b.place),
+			Detail:   fmt.Sprintf("bytes %d..%d of a merged file overlap those of %s, %d..%d", b.start, b.end-1, c.v.s.Checkpoint.Field(a.place), a.start, a.end-1),
+			Operator: b.place.Operator.ID.String(), Subtask: &index, Role: Role(b.place.Slot).String()})
+	}
+}
+
+// notes are about what the snapshot as a whole depends on.
+func (v *verifier) notes() {
+	s := v.s
+	if s.Relocation != nil {
+		v.add(Finding{Severity: Note, Code: "moved", Offset: -1,
+			Detail: fmt.Sprintf("%d handles name %s, which was moved to %s: Flink cannot restore it from here", s.Relocation.Handles, s.Relocation.From, s.Relocation.To)})
+	}
+	type owner struct {
+		class Class
+		job   string
+	}
+	counts := map[owner]int{}
+	for _, h := range s.Checkpoint.StreamHandles() {
+		switch h.(type) {
+		case *metadata.FileHandle, *metadata.RelativeFileHandle, *metadata.SegmentHandle:
+			f, err := s.res.locate(h)
+			if err == nil && (f.place.claimed || f.place.class == ClassOutside) {
+				counts[owner{f.place.class, f.place.owner}]++
+			}
+		}
+	}
+	owners := slices.SortedFunc(maps.Keys(counts), func(a, b owner) int { return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.job, b.job)) })
+	for _, o := range owners {
+		code, whose := "claimed-files", "another job's "+o.class.String()+" folder"
+		switch {
+		case o.class == ClassSavepoint:
+			whose = "another snapshot's folder"
+		case o.class == ClassOutside:
+			code, whose = "outside-files", "folders that are no job's"
+		}
+		if o.job != "" {
+			whose += " (job " + o.job + ")"
+		}
+		v.add(Finding{Severity: Note, Code: code, Offset: -1, Detail: fmt.Sprintf("%d handles name files in %s, which must be kept", counts[o], whose)})
+	}
+}
+
+// objects turns the problems of a check into findings.
+func (v *verifier) objects(r *Report) error {
+	v.out.Report, v.out.Objects, v.out.Bytes = r, r.Objects, r.ObjectBytes
+	for i := range r.Problems {
+		p := &r.Problems[i]
+		if p.Problem == ProblemNoAccess {
+			return fmt.Errorf("%d objects could not be looked at: %s: %w", r.Counts[ProblemNoAccess], p.Object, blobstore.ErrPermission)
+		}
+		f := Finding{Severity: Damage, Code: p.code(), File: p.Object, Offset: -1, Field: p.Field, Hint: p.Hint,
+			Operator: p.Operator, Role: p.Role.String(), Detail: p.Text()}
+		if p.Subtask >= 0 {
+			f.Subtask = &p.Subtask
+		}
+		v.add(f)
+	}
+	if n := r.Counts[ProblemNoAccess]; n > 0 {
+		return fmt.Errorf("%d objects could not be looked at: %w", n, blobstore.ErrPermission)
+	}
+	v.out.Damaged += r.ProblemCount - len(r.Problems)
+	return nil
+}
+
+func (p *ObjectProblem) code() string {
+	switch p.Problem {
+	case ProblemMissing:
+		return p.Class.String() + "-file-missing"
+	case ProblemShort:
+		return "short-file"
+	case ProblemLong:
+		return "long-file"
+	case ProblemNotAFile:
+		return "directory-as-file"
+	case ProblemRefused:
+		if p.RefusedBy != "" {
+			return p.RefusedBy
+		}
+	}
+	return string(p.Problem)
+}
+
+// Text is the problem in words, without the object's address.
+func (p *ObjectProblem) Text() string {
+	text := ""
+	switch p.Problem {
+	case ProblemMissing:
+		text = "is missing"
+		if p.Expected >= 0 {
+			text += ", " + bytesText(p.Expected) + " expected"
+		}
+	case ProblemShort, ProblemLong:
+		text = fmt.Sprintf("has %s, %s expected", bytesText(p.Actual), bytesText(p.Expected))
+	case ProblemRefused:
+		text = "is not followed"
+	case ProblemNotAFile:
+		text = "is a directory"
+	case ProblemNoAccess:
+		text = "cannot be looked at"
+	}
+	if p.Detail != "" {
+		text += ": " + p.Detail
+	}
+	if p.Handles > 1 {
+		text += fmt.Sprintf(" (%d handles)", p.Handles)
+	}
+	return text
+}
+
+func bytesText(n int64) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
+
+// locate finds the offsets of the fields that findings are about.
+func (v *verifier) locate(ctx context.Context) error { return nil }
