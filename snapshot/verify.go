@@ -386,15 +386,11 @@ func (c *opCheck) keyGroups(field string, t *metadata.SubtaskState, h *metadata.
 	}
 	last, lastAt := int64(0), -1
 	for i, at := range h.Offsets {
-		if at == 0 && h.Form != metadata.TagKeyGroupsWithID || at == -1 && raw {
+		if at == 0 || at == -1 && raw {
 			continue
 		}
 		offset := fmt.Sprintf("%s.offset[%d]", field, i)
 		switch {
-		case at == 0 && lastAt < 0:
-			// A native stream may begin with its first key group.
-		case at == 0:
-			continue
 		case at < 0:
 			c.add(Damage, "offset-negative", offset, t, fmt.Sprintf("is %d", at))
 			return
