@@ -19,7 +19,8 @@ const (
 
 // InspectOptions changes an inspection. Nil is the default.
 type InspectOptions struct {
-	// UIDs are operator uids whose hashes are shown as names.
+	// UIDs are operator uids whose hashes are shown as names, or lines "name=ID", as
+	// metadata.NewUIDNames takes them; those it refuses are not used.
 	UIDs []string
 	// MaxExamples bounds the example handles per group; 0 is 3.
 	MaxExamples int
@@ -50,7 +51,7 @@ type Properties struct {
 	// Action of a stop with savepoint: "suspend", "terminate".
 	Action    string `json:"action,omitempty"`
 	Sharing   string `json:"sharing,omitempty"`   // FORWARD_BACKWARD, FORWARD, NO_SHARING
-	Retention string `json:"retention,omitempty"` // "never retained", "retained on failure", "retained on cancellation", "kept by the user"
+	Retention string `json:"retention,omitempty"` // words of metadata.Properties.Retention
 	Forced    bool   `json:"forced"`
 	Unclaimed bool   `json:"unclaimed"`
 	// Discarded on these events, by Flink's names: SUBSUMED, FINISHED, CANCELED,

@@ -59,13 +59,13 @@ func kindOf(c *metadata.Checkpoint, p *Properties, t tagSet) Kind {
 	switch {
 	case canonical:
 		return KindCanonicalSavepoint
-	case p.isSavepoint() && t.managed != 0:
+	case p.savepoint && t.managed != 0:
 		return KindNativeSavepoint
-	case p.isSavepoint() && p.Format == "canonical":
+	case p.savepoint && p.Format == "canonical":
 		return KindCanonicalSavepoint
-	case p.isSavepoint() && p.Format == "native":
+	case p.savepoint && p.Format == "native":
 		return KindNativeSavepoint
-	case p.isSavepoint():
+	case p.savepoint:
 		return KindSavepoint
 	case t.shared:
 		return KindIncremental
@@ -142,5 +142,3 @@ func writtenBy(version int32, t tagSet) string {
 	}
 	return from.String() + " .. " + to.String()
 }
-
-func (p *Properties) isSavepoint() bool { return p.savepoint }
