@@ -103,7 +103,7 @@ func (d *decoder) checkpoint(v visitor) *Checkpoint {
 	}
 	switch {
 	case c.Version == 1:
-		d.unsupported(at, "is 1, written by Flink 1.1 and 1.2, which no Flink from 1.8 on reads; a Flink 1.3 to 1.7 can convert it")
+		d.unsupported(at, "is 1, the layout of Flink 1.1 and 1.2, which current Flink refuses, too: resume the job from it with a Flink that reads it, and take a new savepoint")
 	case c.Version < MinVersion || c.Version > MaxVersion:
 		d.unsupported(at, fmt.Sprintf("is %d; known are %d to %d", c.Version, MinVersion, MaxVersion))
 	}
@@ -159,7 +159,7 @@ func (d *decoder) checkpoint(v visitor) *Checkpoint {
 func (d *decoder) expectEnd() {
 	at := d.offset()
 	if d.more() {
-		d.damage(at, "", "is where the checkpoint ends, but more bytes follow")
+		d.damage(at, "", "the checkpoint ends here, but more bytes follow")
 	}
 }
 
@@ -184,10 +184,10 @@ func (d *decoder) properties() RawProperties {
 	if d.err != nil {
 		return nil
 	}
-	d.checkProperties(at, p)
 	if d.trace != nil {
 		d.trace(traced{offset: at, raw: p, size: int64(len(p)), field: d.path.field("properties"), kind: traceRest})
 	}
+	d.checkProperties(at, p)
 	return p
 }
 
@@ -272,7 +272,7 @@ func (d *decoder) operator(version int32) (o OperatorState) {
 		return o
 	case n > o.Parallelism:
 		d.damage(at, "subtaskCount", fmt.Sprintf("is %d, but the parallelism is %d", n, o.Parallelism))
-	case int64(n)*4 > d.left():
+	case d.beyond(int64(n), 4):
 		d.tooMany(at, "subtaskCount", int64(n))
 	}
 	if d.err != nil {
@@ -528,7 +528,7 @@ func (d *decoder) keyGroupRange(perGroup int64) (r KeyGroupRange) {
 		d.is(at, "keyGroupCount", int64(r.Count))
 	case end > int64(d.maxParallelism) && r.Count > 0:
 		d.damage(at, "keyGroupCount", fmt.Sprintf("is %d: from %d on that is beyond the max parallelism %d", r.Count, r.Start, d.maxParallelism))
-	case int64(r.Count)*perGroup > d.left():
+	case d.beyond(int64(r.Count), perGroup):
 		d.tooMany(at, "keyGroupCount", int64(r.Count))
 	}
 	if d.err != nil {
@@ -825,5 +825,5 @@ func list[T any](n int) []T {
 	if n == 0 {
 		return nil
 	}
-	return make([]T, 0, min(n, 1024))
+	return make([]T, 0, min(n, unchecked))
 }

@@ -353,6 +353,16 @@ func (d *decoder) raw(n int, field string) []byte {
 	return p
 }
 
+// unchecked is the largest count for which room may be made without a look at
+// what is left. Counts up to it are not refused either: if the file was cut off,
+// the field that is cut says more than a list that does not fit.
+const unchecked = 1024
+
+// beyond reports whether n elements of at least minBytes are more than is left.
+func (d *decoder) beyond(n, minBytes int64) bool {
+	return n > unchecked && minBytes > 0 && n > d.left()/minBytes
+}
+
 // count reads the number of elements that take at least minBytes each.
 func (d *decoder) count(field string, minBytes int64) int {
 	at := d.offset()
@@ -363,7 +373,7 @@ func (d *decoder) count(field string, minBytes int64) int {
 	case n < 0:
 		d.is(at, field, n)
 		return 0
-	case n > 0 && n > d.left()/minBytes:
+	case d.beyond(n, minBytes):
 		d.tooMany(at, field, n)
 		return 0
 	}

@@ -74,6 +74,51 @@ type ObjectReader struct {
 	prims   []byte  // the same for primitive fields
 	notes   []note
 	err     error
+
+	trace   func(from, to int, what string)
+	traced  int    // end of what trace was told
+	pending string // goes in front of the next text
+}
+
+// TraceObjectStream is ReadObjectStream, and tells what the bytes mean: trace is
+// called for each piece of the stream, in order, without a gap, up to the end
+// or to the damage.
+func TraceObjectStream(b []byte, trace func(from, to int, what string)) (v Value, consumed int, err error) {
+	r, err := NewObjectReader(b)
+	if err != nil {
+		return nil, 0, err
+	}
+	r.trace = trace
+	r.mark("stream header")
+	v, err = r.Next()
+	if err != nil {
+		return nil, 0, err
+	}
+	return v, r.Offset(), nil
+}
+
+// mark says what the bytes read since the last mark were.
+func (r *ObjectReader) mark(what string) {
+	if r.trace == nil || r.err != nil || r.in.Err() != nil {
+		return
+	}
+	r.trace(r.traced, r.in.Offset(), r.pending+what)
+	r.traced, r.pending = r.in.Offset(), ""
+}
+
+// began says, with the next mark, that the object has its number now: no byte
+// of its own stands for that.
+func (r *ObjectReader) began() {
+	if r.trace != nil {
+		r.pending += fmt.Sprintf("(object #%d) ", len(r.handles)-1)
+	}
+}
+
+// markf is mark for a text that takes work to make.
+func (r *ObjectReader) markf(format string, args ...any) {
+	if r.trace != nil {
+		r.mark(fmt.Sprintf(format, args...))
+	}
 }
 
 // NewObjectReader reads the stream header at the start of b.
@@ -182,6 +227,7 @@ func (r *ObjectReader) content(blocks bool) Value {
 	}
 	switch tag {
 	case tcNull:
+		r.mark("null")
 		return nil
 	case tcReference:
 		return r.reference()
@@ -209,18 +255,23 @@ func (r *ObjectReader) content(blocks bool) Value {
 		}
 		return nil
 	case tcObject:
+		r.mark("object")
 		return r.object()
 	case tcArray:
+		r.mark("array")
 		return r.array()
 	case tcEnum:
+		r.mark("enum constant")
 		return r.enum()
 	case tcClass:
+		r.mark("class")
 		d := r.classDesc()
 		if r.err != nil {
 			return nil
 		}
 		c := &Class{Desc: d}
 		r.newHandle(c)
+		r.markf("#%d: the class", len(r.handles)-1)
 		return c
 	case tcException:
 		r.exception(at)
@@ -241,6 +292,7 @@ func (r *ObjectReader) reference() Value {
 		r.fail(at, "reference", fmt.Sprintf("is %#x, but the stream has %d objects so far", uint32(h), len(r.handles)))
 		return nil
 	}
+	r.markf("reference to #%d", i)
 	return r.handles[i]
 }
 
@@ -264,6 +316,9 @@ func (r *ObjectReader) newString(tag byte) Value {
 		return nil
 	}
 	r.newHandle(s)
+	if r.trace != nil {
+		r.markf("#%d: string %q", len(r.handles)-1, s.Go())
+	}
 	return s
 }
 
@@ -283,6 +338,7 @@ func (r *ObjectReader) block(tag byte) Value {
 	if !r.ok(at, "block") {
 		return nil
 	}
+	r.markf("block of %d bytes", n)
 	return b
 }
 
@@ -310,6 +366,7 @@ func (r *ObjectReader) classDesc() *ClassDesc {
 	}
 	switch tag {
 	case tcNull:
+		r.mark("no class")
 		return nil
 	case tcReference:
 		v := r.reference()
@@ -357,6 +414,7 @@ func (r *ObjectReader) newClassDesc(tag byte) *ClassDesc {
 		if !r.ok(at, "interface count") {
 			return nil
 		}
+		r.markf("#%d: class descriptor of a proxy of %d interfaces", len(r.handles)-1, n)
 		for range n {
 			at = r.in.Offset()
 			s := r.in.UTF()
@@ -364,6 +422,7 @@ func (r *ObjectReader) newClassDesc(tag byte) *ClassDesc {
 				return nil
 			}
 			d.Interfaces = append(d.Interfaces, s)
+			r.markf("interface %s", s)
 		}
 	} else {
 		d.Name = r.in.UTF()
@@ -372,6 +431,7 @@ func (r *ObjectReader) newClassDesc(tag byte) *ClassDesc {
 			return nil
 		}
 		r.newHandle(d)
+		r.markf("#%d: class descriptor %s, serialVersionUID %016x", len(r.handles)-1, d.Name, uint64(d.UID))
 		at = r.in.Offset()
 		d.Flags = r.in.U8()
 		n := int(r.in.U16())
@@ -386,6 +446,7 @@ func (r *ObjectReader) newClassDesc(tag byte) *ClassDesc {
 			r.fail(at+1, "field count", fmt.Sprintf("is %d, but %d bytes are left", n, r.in.Len()))
 			return nil
 		}
+		r.markf("flags %02x, %d fields", d.Flags, n)
 		d.Fields = make([]Field, n)
 		for i := range d.Fields {
 			if !r.field(&d.Fields[i]) {
@@ -418,6 +479,7 @@ func (r *ObjectReader) field(f *Field) bool {
 	if !r.ok(at, "field") {
 		return false
 	}
+	r.markf("field %c %s", f.Type, f.Name)
 	if primWidth(f.Type) > 0 {
 		return true
 	}
@@ -457,6 +519,7 @@ func (r *ObjectReader) annotation() []Value {
 	for r.err == nil {
 		if r.in.Len() > 0 && r.in.b[r.in.off] == tcEndBlockData {
 			r.in.off++
+			r.mark("end of the annotation")
 			return r.pop(base)
 		}
 		v := r.content(true)
@@ -490,6 +553,7 @@ func (r *ObjectReader) object() Value {
 	}
 	o := &Object{Class: d}
 	r.newHandle(o)
+	r.began()
 	stack, prims, notes := len(r.stack), len(r.prims), len(r.notes)
 	r.classData(d)
 	if r.err != nil {
@@ -544,6 +608,9 @@ func (r *ObjectReader) classData(d *ClassDesc) {
 			return
 		}
 		r.prims = append(r.prims, p...)
+		if r.trace != nil {
+			r.markf("%s = %v", f.Name, primValue(f.Type, p))
+		}
 	}
 	if d.Flags&FlagWriteMethod != 0 {
 		r.note(d)
@@ -583,8 +650,10 @@ func (r *ObjectReader) array() Value {
 		r.fail(at, "array length", fmt.Sprintf("is %d, but %d bytes are left", n, r.in.Len()))
 		return nil
 	}
+	r.markf("#%d: array of %d", len(r.handles)-1, n)
 	if width > 0 {
 		a.raw = r.in.Next(int(n * width))
+		r.mark("elements")
 		return a
 	}
 	if a.elem != 'L' && a.elem != '[' {
@@ -616,6 +685,7 @@ func (r *ObjectReader) enum() Value {
 	}
 	e := &Enum{Class: d}
 	r.newHandle(e)
+	r.began()
 	at = r.in.Offset()
 	s, ok := r.stringContent().(String)
 	if r.err == nil && !ok {
