@@ -228,8 +228,8 @@ func (d *Database) useTables(ctx context.Context) error {
 			continue
 		}
 		p := r.Properties()
-		if p.Ingested() && p.GlobalSeq == 0 {
-			err := &damage.Error{Name: d.fileName(local), Offset: -1, Field: "sequence number", Detail: "of an ingested file is known to the MANIFEST alone, which is not there", Err: damage.ErrCorrupt}
+		if !p.FamilyKnown() || p.Ingested() && p.GlobalSeq == 0 {
+			err := d.corrupt(local, "was made outside of the database: its column family and sequence number are known to the MANIFEST alone, which is not there")
 			if err := d.tolerate(err); err != nil {
 				return err
 			}

@@ -192,7 +192,7 @@ var unsupportedKinds = map[Kind]string{
 func (it *Iter) badKind() bool {
 	kind := Kind(it.trailer)
 	if kindRules[kind] == kindUnsupported {
-		return it.skippable(unsupported(int64(it.blockAt.Offset), "data block", "holds "+unsupportedKinds[kind]))
+		return it.skippable(unsupported(int64(it.blockAt.Offset), dataKind, "holds "+unsupportedKinds[kind]))
 	}
 	it.data.fail(fmt.Sprintf("has kind %#02x", byte(kind)))
 	return it.skippable(it.data.err)
@@ -314,7 +314,7 @@ func (it *Iter) loadPartition() bool {
 
 // loadBlock reads the data block that the index stands on.
 func (it *Iter) loadBlock() bool {
-	const kind = "data block"
+	const kind = dataKind
 	leaf := &it.top
 	if it.twoLevel {
 		leaf = &it.part

@@ -81,6 +81,12 @@ type Properties struct {
 	All map[string][]byte
 }
 
+// FamilyKnown says that the file tells its column family; one made outside of a
+// database does not.
+func (p *Properties) FamilyKnown() bool {
+	return p.ColumnFamilyID != unknownFamilyID || p.ColumnFamilyName != ""
+}
+
 // Ingested says that the file was made outside of its database: all its entries
 // have one sequence number, that the MANIFEST or GlobalSeq tells.
 func (p *Properties) Ingested() bool { return p.ExternalVersion >= 2 }

@@ -394,8 +394,10 @@ func (r *Reader) check() error {
 	if p.IndexType > IndexWithFirstKey {
 		return unsupported(at, "index type", fmt.Sprintf("is %d", p.IndexType))
 	}
-	if v := r.footer.FormatVersion; p.IndexValueIsDelta && v < 4 || p.IndexKeyIsUserKey && v < 3 {
-		return corrupt(r.footer.Offset, "footer.formatVersion", fmt.Sprintf("is %d, too old for the kind of index that the properties tell", v))
+	// A version 2 table with a two-level index may have user keys in its index,
+	// which came with version 3; delta-encoded handles really need version 4.
+	if v := r.footer.FormatVersion; p.IndexValueIsDelta && v < 4 {
+		return corrupt(r.footer.Offset, "footer.formatVersion", fmt.Sprintf("is %d, too old for the delta-encoded index that the properties tell", v))
 	}
 	return nil
 }
