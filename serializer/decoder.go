@@ -204,14 +204,18 @@ func (d *Decoder) count(b []byte, i int, least int32) (n, next int, err error) {
 	if c < 0 {
 		return 0, i, bad(i, "count", fmt.Sprintf("is %d", c))
 	}
-	if least == 0 {
-		if d.zeros += int(c); d.zeros > maxZeroSized {
-			return 0, i, bad(i, "count", fmt.Sprintf("is %d for elements without bytes", c))
-		}
-	} else if int64(c)*int64(least) > int64(len(b)-i-4) {
+	if int64(c)*int64(least) > int64(len(b)-i-4) {
 		return 0, i, ErrShort
 	}
 	return int(c), i + 4, nil
+}
+
+// zero counts an element without bytes.
+func (d *Decoder) zero(i int) error {
+	if d.zeros++; d.zeros > maxZeroSized {
+		return bad(i, "count", fmt.Sprintf("is more than %d for elements without bytes", maxZeroSized))
+	}
+	return nil
 }
 
 // flagAt reads a boolean at i.

@@ -46,22 +46,26 @@ const (
 	encRow                           // mask, then the fields that are not null
 	encPOJO                          // flags, …
 	encKryo                          // see kryo.go
-	encAvro                          // see avro.go
-	encJava                          // a Java object stream
-	encTTL                           // i64 timestamp, value
-	encTimer                         // i64 timestamp with the sign flipped, key, namespace
-	encTagged                        // i8 1 or 2, value of Args[0] or Args[1] (CoGroupedStreams)
-	encStreamElement                 // tag byte, …
-	encTwoPhase                      // TwoPhaseCommitSinkFunction.State
-	encTimeWindow                    // i64 start, i64 end
-	encCountWindow                   // i64
-	encGlobalWindow                  // 1: zero
-	encVoidNamespace                 // 1: zero
-	encEventID                       // i32 id, i64 timestamp (CEP)
-	encDewey                         // i32 n, n × i32
-	encNodeID                        // i8 present, [event id, page name]
-	encSharedNode                    // i32 n, n × (i32 references, edge)
-	encNFAState                      // see cep.go
+	encUnion                         // i32 branch, its value (Avro)
+	encFixed                         // Length bytes (Avro)
+	encAvroArray                     // see avro.go
+	encAvroMap
+	encReference     // the type in ref: an Avro record inside itself
+	encJava          // a Java object stream
+	encTTL           // i64 timestamp, value
+	encTimer         // i64 timestamp with the sign flipped, key, namespace
+	encTagged        // i8 1 or 2, value of Args[0] or Args[1] (CoGroupedStreams)
+	encStreamElement // tag byte, …
+	encTwoPhase      // TwoPhaseCommitSinkFunction.State
+	encTimeWindow    // i64 start, i64 end
+	encCountWindow   // i64
+	encGlobalWindow  // 1: zero
+	encVoidNamespace // 1: zero
+	encEventID       // i32 id, i64 timestamp (CEP)
+	encDewey         // i32 n, n × i32
+	encNodeID        // i8 present, [event id, page name]
+	encSharedNode    // i32 n, n × (i32 references, edge)
+	encNFAState      // see cep.go
 	// Table.
 	encBinaryRow // i32 size, a BinaryRow of size bytes
 	encBinaryArray
@@ -123,7 +127,7 @@ var fixedSizes = [256]int32{
 
 // minSizes holds the least size of those that have none.
 var minSizes = [256]int32{
-	encString: 1, encStringValue: 1, encBigInt: 4, encBigDec: 4, encBytes: 4, encPrimArray: 4, encStringArray: 4, encList: 4, encMap: 4,
+	encString: 1, encStringValue: 1, encBigInt: 4, encBigDec: 4, encBytes: 4, encPrimArray: 4, encStringArray: 4, encList: 4, encMap: 4, encUnion: 4, encAvroArray: 1, encAvroMap: 1,
 	encNullAwareMap: 4, encSet: 4, encObjectArray: 4, encNullable: 1, encOption: 1, encEither: 1, encRow: 0, encPOJO: 1, encKryo: 1,
 	encJava: 5, encTTL: 8, encTimer: 8, encTagged: 1, encStreamElement: 1, encTwoPhase: 5, encDewey: 4, encNodeID: 1, encSharedNode: 4,
 	encNFAState: 8, encBinaryRow: 12, encBinaryArray: 8, encBinaryMap: 8, encUTF8: 4, encDecimal: 5, encTimestamp: 8, encRaw: 4,
@@ -144,6 +148,8 @@ func (t *Type) finish() *Type {
 		t.sumSizes(0)
 	case encTimer:
 		t.sumSizes(0)
+	case encFixed:
+		t.size, t.min = t.Length, t.Length
 	case encTTL:
 		t.min = satAdd(8, t.Args[1].min)
 		if n := t.Args[1].size; n >= 0 {

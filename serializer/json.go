@@ -228,7 +228,7 @@ func (j *jsonVisitor) Begin(t *Type, n int) {
 // classShown reports whether a Record's JSON names its class: Kryo and Java
 // objects do, Avro records do not.
 func (t *Type) classShown() bool {
-	return t.Kind == KindRecord && t.JavaClass != "" && t.enc != encAvro
+	return t.Kind == KindRecord && t.JavaClass != "" && t.label == ""
 }
 
 func (j *jsonVisitor) RowKind(kind RowKind) {

@@ -29,8 +29,14 @@ func (d *Decoder) skip(t *Type, b []byte, i int) (int, error) {
 			return i, err
 		}
 		for k := range n {
+			start := i
 			if i, err = d.skip(elem, b, i); err != nil {
 				return i, inElement(err, k)
+			}
+			if i == start {
+				if err := d.zero(i); err != nil {
+					return i, err
+				}
 			}
 		}
 		return i, nil

@@ -55,7 +55,8 @@ type Type struct {
 	pad       int32 // Nullable: bytes after a null
 	symbolIDs []int32
 	columns   []Type // RowData, ArrayData, MapData: columns as standalone nodes
-	avro      *avroNode
+	label     string // full name of an Avro type
+	ref       *Type  // encReference
 }
 
 // Field is a field of a composite type.
@@ -343,8 +344,12 @@ func (t *Type) describe(b *strings.Builder, style wordStyle) {
 			b.WriteString("avro<")
 			b.WriteString(t.Schema)
 			b.WriteByte('>')
+		case t.enc == encReference:
+			b.WriteString("avro:" + t.label)
+		case t.label != "":
+			fields("avro:"+t.label, sep, false)
 		case t.JavaClass != "":
-			fields("avro:"+t.JavaClass, sep, false)
+			fields("record:"+t.JavaClass, sep, false)
 		default:
 			fields("record", sep, false)
 		}

@@ -338,8 +338,15 @@ func (d *Decoder) walk(t *Type, b []byte, i int, v Visitor) (int, error) {
 		return d.walkRaw(t, b, i, v)
 	case encKryo:
 		return d.walkKryo(t, b, i, v)
-	case encAvro:
-		return d.walkAvro(t, b, i, v)
+	case encUnion:
+		return d.walkUnion(t, b, i, v)
+	case encFixed:
+		v.Bytes(t, b[i:i+int(t.Length)])
+		return i + int(t.Length), nil
+	case encAvroArray, encAvroMap:
+		return d.walkBlocks(t, b, i, v)
+	case encReference:
+		return d.walkReference(t, b, i, v)
 	case encJava:
 		return d.walkJava(t, b, i, v)
 	}
@@ -377,8 +384,14 @@ func (d *Decoder) walkElements(t *Type, b []byte, i int, v Visitor) (int, error)
 	}
 	v.Begin(t, n)
 	for k := range n {
+		start := i
 		if i, err = d.walk(elem, b, i, v); err != nil {
 			return i, inElement(err, k)
+		}
+		if i == start {
+			if err := d.zero(i); err != nil {
+				return i, err
+			}
 		}
 	}
 	v.End(t)
