@@ -167,7 +167,7 @@ func init() {
 		classDecimalData:   readDecimalData,
 		classTimestampData: readTimestampData,
 		classStringData:    simple(KindString, encUTF8),
-		classRawData:       composite(KindNullable, encRaw, 1),
+		classRawData:       composite(KindRaw, encRaw, 1),
 		pkgTable + "LinkedListSerializer$LinkedListSerializerSnapshot": readLinkedList,
 		pkgTable + "WindowKeySerializer$WindowKeySerializerSnapshot":   readWindowKey,
 		pkgTable + "ExternalSerializer$ExternalSerializerSnapshot":     readExternal,

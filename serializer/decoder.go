@@ -51,6 +51,7 @@ type Decoder struct {
 	zeros     int // elements without bytes seen in this value
 	budget    int // bytes of nested BinaryRow parts still allowed
 	depth     int
+	inImage   bool
 	swallowed bool // an opaque part took the rest of the frame
 
 	ttlMin, ttlMax int64
@@ -142,7 +143,7 @@ func (d *Decoder) opaqueClass(err error) string {
 	if class, ok := d.t.IsOpaque(); ok {
 		return class
 	}
-	return d.kryo.lastClass
+	return d.t.JavaClass
 }
 
 // frameEnd turns what a walk said into the answer for a framed value.
@@ -175,6 +176,14 @@ func in(err error, name string) error {
 		} else {
 			e.Field = name + "." + e.Field
 		}
+	}
+	return err
+}
+
+// moved adds to the offset of damage that counts from byte i.
+func moved(err error, i int) error {
+	if e, ok := err.(*damage.Error); ok {
+		e.Offset += int64(i)
 	}
 	return err
 }

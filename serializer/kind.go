@@ -55,6 +55,7 @@ const (
 	KindOption   // its value, or Null
 	KindTry      // as Either: field 0 success, field 1 failure
 	KindUnion    // the value of the branch; an Avro union
+	KindRaw      // its value, or Opaque; SQL RAW
 
 	KindVoidNamespace // Null
 	KindTimeWindow    // Begin, fields 0 start and 1 end (end exclusive, milliseconds), End
@@ -74,7 +75,7 @@ var kindNames = [kindCount]string{
 	KindSQLTimestamp: "sqltimestamp", KindLocalDateTime: "localdatetime", KindInstant: "instant", KindTimestamp: "timestamp",
 	KindTimestampLTZ: "timestamp_ltz", KindIntervalYM: "interval_year_month", KindIntervalDT: "interval_day_time", KindUUID: "uuid", KindEnum: "enum",
 	KindList: "list", KindSet: "set", KindArray: "array", KindMap: "map", KindMultiset: "multiset", KindTuple: "tuple", KindRow: "row", KindPOJO: "pojo",
-	KindRecord: "record", KindEither: "either", KindTTL: "ttl", KindNullable: "nullable", KindOption: "option", KindTry: "try", KindUnion: "union",
+	KindRecord: "record", KindEither: "either", KindTTL: "ttl", KindNullable: "nullable", KindOption: "option", KindTry: "try", KindUnion: "union", KindRaw: "raw",
 	KindVoidNamespace: "voidnamespace", KindTimeWindow: "timewindow", KindCountWindow: "countwindow", KindGlobalWindow: "globalwindow",
 	KindTimer: "timer", KindDynamic: "dynamic",
 }

@@ -10,6 +10,15 @@ const (
 	Kryo5    KryoVersion = 5 // 5.6, in Flink 2.x
 )
 
+// KryoOf is the Kryo that wrote a checkpoint whose _metadata has a version: from
+// version 5 on it was written by Flink 2.x.
+func KryoOf(metadataVersion int32) KryoVersion {
+	if metadataVersion >= 5 {
+		return Kryo5
+	}
+	return Kryo2
+}
+
 // KryoConfig is what a Kryo snapshot registers.
 type KryoConfig struct {
 	Registrations []KryoRegistration
@@ -23,11 +32,6 @@ type KryoRegistration struct {
 	// Serializer is the class of the serializer; for one that was registered as an
 	// object it is "(instance)" if its class could not be told.
 	Serializer string
-}
-
-type kryoState struct {
-	version   KryoVersion
-	lastClass string
 }
 
 func readKryo(s *snapReader, t *Type) {
@@ -62,10 +66,6 @@ func readKryo(s *snapReader, t *Type) {
 	list(&k.Defaults, "Kryo default serializer classes", func(f *snapReader) string { return f.utf() })
 	t.Kryo = k
 	t.Kind, t.enc = KindDynamic, encKryo
-}
-
-func (d *Decoder) walkKryo(t *Type, b []byte, i int, v Visitor) (int, error) {
-	return d.opaqueHere(t, t.JavaClass, b, i, v)
 }
 
 // opaqueHere gives up on the value at i: in a frame the rest is opaque.

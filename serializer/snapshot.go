@@ -97,6 +97,18 @@ func (s *snapReader) located(err error) error {
 	return &damage.Error{Offset: s.base + int64(s.Offset()), Field: "serializer snapshot", Err: fmt.Errorf("%w: %w", damage.ErrCorrupt, err)}
 }
 
+// shifted moves the offset of an error that counts from the reader's place.
+func (s *snapReader) shifted(err error, field string) error {
+	var d *damage.Error
+	if errors.As(err, &d) {
+		e := *d
+		e.Offset += s.base + int64(s.Offset())
+		e.Field = field + "." + e.Field
+		return &e
+	}
+	return err
+}
+
 // stop reports whether reading cannot go on.
 func (s *snapReader) stop() bool { return s.unknown != nil || s.Err() != nil }
 

@@ -54,7 +54,6 @@ type Type struct {
 	min       int32 // least bytes of a value
 	pad       int32 // Nullable: bytes after a null
 	symbolIDs []int32
-	columns   []Type // RowData, ArrayData, MapData: columns as standalone nodes
 	label     string // full name of an Avro type
 	ref       *Type  // encReference
 }
@@ -306,7 +305,7 @@ func (t *Type) describe(b *strings.Builder, style wordStyle) {
 		default:
 			args("array")
 		}
-	case KindList, KindSet, KindMap, KindMultiset, KindEither, KindOption, KindTry, KindUnion:
+	case KindList, KindSet, KindMap, KindMultiset, KindEither, KindOption, KindTry, KindUnion, KindRaw:
 		args(t.Kind.String())
 	case KindTTL:
 		b.WriteString("ttl<")
@@ -326,7 +325,7 @@ func (t *Type) describe(b *strings.Builder, style wordStyle) {
 		if t.JavaClass != "" {
 			name = "row:" + t.JavaClass
 		}
-		if len(t.Fields) == 0 && t.columns == nil && t.enc == encBinaryRow {
+		if t.untyped() {
 			b.WriteString("row<?>")
 			break
 		}
@@ -377,6 +376,10 @@ func (t *Type) describe(b *strings.Builder, style wordStyle) {
 		b.WriteString(" not null")
 	}
 }
+
+// untyped reports whether t is a BinaryRow whose snapshot told the number of its
+// columns but not their types.
+func (t *Type) untyped() bool { return t.enc == encBinaryRow && t.flag }
 
 func hasNames(f []Field) bool {
 	for i := range f {

@@ -48,7 +48,8 @@ const (
 // bytes read, whatever lengths they state. Byte slices in the result alias b.
 // Errors are *damage.Error with the offset in b; what may be right but is beyond
 // this reader (nesting over the limits, externalizable data of the JDK 1.1
-// protocol) wraps damage.ErrUnsupportedVersion.
+// protocol) wraps damage.ErrUnsupportedVersion, and what more bytes behind b might
+// heal also wraps io.ErrUnexpectedEOF.
 func ReadObjectStream(b []byte) (v Value, consumed int, err error) {
 	r, err := NewObjectReader(b)
 	if err != nil {
@@ -159,6 +160,15 @@ func (r *ObjectReader) Next() (Value, error) {
 	return v, nil
 }
 
+// errCut is damage that more bytes might heal: it wraps damage.ErrCorrupt and
+// io.ErrUnexpectedEOF.
+var errCut error = cutError{}
+
+type cutError struct{}
+
+func (cutError) Error() string        { return damage.ErrCorrupt.Error() }
+func (cutError) Is(target error) bool { return target == damage.ErrCorrupt || target == io.ErrUnexpectedEOF }
+
 // fail records the first error.
 func (r *ObjectReader) fail(offset int, field, detail string) {
 	if r.err == nil {
@@ -207,6 +217,10 @@ func (r *ObjectReader) ok(at int, field string) bool {
 		return true
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		r.fail(at, field, fmt.Sprintf("is cut off: the stream ends after %d bytes", len(r.in.b)))
+		var e *damage.Error
+		if errors.As(r.err, &e) && e.Err == damage.ErrCorrupt {
+			e.Err = errCut
+		}
 	default:
 		r.fail(at, field, "is damaged: "+err.Error())
 	}
