@@ -166,8 +166,10 @@ var errCut error = cutError{}
 
 type cutError struct{}
 
-func (cutError) Error() string        { return damage.ErrCorrupt.Error() }
-func (cutError) Is(target error) bool { return target == damage.ErrCorrupt || target == io.ErrUnexpectedEOF }
+func (cutError) Error() string { return damage.ErrCorrupt.Error() }
+func (cutError) Is(target error) bool {
+	return target == damage.ErrCorrupt || target == io.ErrUnexpectedEOF
+}
 
 // fail records the first error.
 func (r *ObjectReader) fail(offset int, field, detail string) {
