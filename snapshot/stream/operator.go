@@ -65,6 +65,24 @@ func (o *Operator) Open(offset int64) error {
 	return nil
 }
 
+// Extent is the part of an uncompressed file that the partition at an offset may
+// take: to the next partition, or the file's end.
+func (o *Operator) Extent(offset int64) (from, to int64, err error) {
+	size := o.src.Size()
+	if offset < 0 || offset > size {
+		return 0, 0, damaged(o.name, -1, "partition offset", "is "+strconv.FormatInt(offset, 10)+" in a stream of "+strconv.FormatInt(size, 10)+" bytes")
+	}
+	i, _ := slices.BinarySearch(o.ends, offset+1)
+	if i < len(o.ends) {
+		size = o.ends[i]
+	}
+	return offset, size, nil
+}
+
+// Offset is where the next value stands: in the file, or in the decoded bytes of
+// a compressed partition.
+func (o *Operator) Offset() int64 { return o.w.offset() }
+
 // Value reads one value of the open partition; valid until the next call.
 func (o *Operator) Value(field string, s Skipper) ([]byte, error) {
 	start := o.w.offset()

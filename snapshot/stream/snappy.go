@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/s2"
+
+	"github.com/tidemark/tidemark/internal/damage"
 )
 
 // snappyIdentifier begins every stream in the snappy framing format.
@@ -46,4 +48,4 @@ func (u *unframe) read(p []byte) (int, error) {
 type frameError struct{ err error }
 
 func (e *frameError) Error() string   { return errCompressed.Error() + ": " + e.err.Error() }
-func (e *frameError) Unwrap() []error { return []error{errCompressed, e.err} }
+func (e *frameError) Unwrap() []error { return []error{errCompressed, damage.ErrCorrupt, e.err} }

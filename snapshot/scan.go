@@ -1,0 +1,351 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"sync"
+
+	"github.com/tidemark/tidemark/metadata"
+	"github.com/tidemark/tidemark/serializer"
+)
+
+// ScanOptions narrows and tunes a scan. Nil reads everything.
+type ScanOptions struct {
+	// Operator and State select; nil selects all. They are called once for each
+	// handle and state.
+	Operator func(*StateOperator) bool
+	State    func(*State) bool
+	// KeyGroups narrows keyed state to a range of key groups.
+	KeyGroups *metadata.KeyGroupRange
+	// Key narrows keyed state to one key, given as serialized: only its key group
+	// is read, and of RocksDB state only the blocks that may hold it. Operator state
+	// is left out.
+	Key []byte
+	// Workers is how many goroutines read and decode; 0 is GOMAXPROCS.
+	Workers int
+	// Unordered lets rows come as they are read. Otherwise they come in the order
+	// of the metadata: operators, subtasks, handles, then key groups, and within one
+	// as the file has them (RocksDB state: state by state).
+	Unordered bool
+	// UID gives the uid of an operator ID, "" if unknown.
+	UID func(metadata.OperatorID) string
+	// OnProblem is told of each part that cannot be read, and the scan goes on
+	// without it: a missing file, damage, an unknown serializer. It is called by one
+	// goroutine at a time. Nil ends the scan with the first problem.
+	OnProblem func(*ScanProblem)
+	// Kryo is the version with which Kryo values were written; KryoAuto tries.
+	Kryo serializer.KryoVersion
+}
+
+// ScanProblem is a part of a snapshot that could not be read.
+type ScanProblem struct {
+	Operator *StateOperator
+	State    string // "" if all of the handle's states are meant
+	Subtask  int32
+	KeyGroup int32 // -1 if all of the handle's are meant
+	// Opaque: nothing is damaged, a serializer is unknown.
+	Opaque bool
+	Err    error
+}
+
+func (p *ScanProblem) Error() string {
+	op := p.Operator.ID
+	if p.Operator.UID != "" {
+		op = p.Operator.UID
+	} else if p.Operator.Name != "" {
+		op = p.Operator.Name
+	}
+	at := "operator " + op
+	if p.State != "" {
+		at += ", state " + p.State
+	}
+	if p.Subtask >= 0 {
+		at += fmt.Sprintf(", subtask %d", p.Subtask)
+	}
+	if p.KeyGroup >= 0 {
+		at += fmt.Sprintf(", key group %d", p.KeyGroup)
+	}
+	return at + ": " + p.Err.Error()
+}
+
+// Unwrap gives errors.Is and errors.As the cause.
+func (p *ScanProblem) Unwrap() error { return p.Err }
+
+// unitBytes is about how much of a file one unit of work covers.
+const unitBytes = 2 << 20
+
+// unit is a piece of a scan that one worker does: some key groups of a handle, or
+// a whole small handle.
+type unit struct {
+	operator *StateOperator
+	subtask  int32
+	run      func(ctx context.Context, w *worker) error
+}
+
+// worker is what a unit needs of the goroutine that runs it.
+type worker struct {
+	scan *scan
+	emit func(*StateRow) error
+	unit *unit
+	row  StateRow
+}
+
+// scan is one run over a snapshot's state.
+type scan struct {
+	s    *Snapshot
+	opts ScanOptions
+	cat  *catalog
+
+	// metaOnly: only the states are wanted, not their rows.
+	metaOnly bool
+
+	mu sync.Mutex // for OnProblem
+}
+
+func newScan(s *Snapshot, opts *ScanOptions) *scan {
+	sc := &scan{s: s}
+	if opts != nil {
+		sc.opts = *opts
+	}
+	if sc.opts.Workers <= 0 {
+		sc.opts.Workers = runtime.GOMAXPROCS(0)
+	}
+	sc.cat = newCatalog(s.Checkpoint, sc.opts.UID)
+	return sc
+}
+
+// errStop ends a scan whose consumer has had enough.
+var errStop = errors.New("stop")
+
+// problem tells of one, or returns it where nobody wants to be told.
+func (sc *scan) problem(p *ScanProblem) error {
+	if ctxErr(p.Err) {
+		return p.Err
+	}
+	if inner := (*ScanProblem)(nil); errors.As(p.Err, &inner) {
+		return p.Err // told already, and the scan is to end
+	}
+	var opaque *serializer.OpaqueError
+	p.Opaque = p.Opaque || errors.As(p.Err, &opaque)
+	if sc.opts.OnProblem == nil {
+		return p
+	}
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.opts.OnProblem(p)
+	return nil
+}
+
+func ctxErr(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errStop)
+}
+
+func (w *worker) problem(state string, keyGroup int32, err error) error {
+	return w.scan.problem(&ScanProblem{Operator: w.unit.operator, State: state, Subtask: w.unit.subtask, KeyGroup: keyGroup, Err: err})
+}
+
+// handleJob is one handle to be opened and split into units.
+type handleJob struct {
+	operator *StateOperator
+	subtask  int32
+	prepare  func(ctx context.Context) ([]*unit, error)
+}
+
+// jobs yields the handles of the snapshot in order.
+func (sc *scan) jobs() iter.Seq[handleJob] {
+	return func(yield func(handleJob) bool) {
+		c := sc.s.Checkpoint
+		for i := range c.Operators {
+			o, op := &c.Operators[i], &sc.cat.operators[i]
+			if sc.opts.Operator != nil && !sc.opts.Operator(op) {
+				continue
+			}
+			job := func(subtask int32, prepare func(ctx context.Context, j handleJob) ([]*unit, error)) bool {
+				j := handleJob{operator: op, subtask: subtask}
+				j.prepare = func(ctx context.Context) ([]*unit, error) { return prepare(ctx, j) }
+				return yield(j)
+			}
+			keyedOnly := sc.opts.Key != nil || sc.opts.KeyGroups != nil
+			if b, ok := o.Coordinator.(*metadata.ByteStreamHandle); ok && !keyedOnly {
+				if !job(-1, func(_ context.Context, j handleJob) ([]*unit, error) { return sc.coordinator(j, b) }) {
+					return
+				}
+			}
+			for k := range o.Subtasks {
+				st := &o.Subtasks[k]
+				if h := st.ManagedKeyed; h != nil {
+					if !job(st.Index, func(ctx context.Context, j handleJob) ([]*unit, error) { return sc.keyed(ctx, j, h) }) {
+						return
+					}
+				}
+				if h := st.RawKeyed; h != nil {
+					if !job(st.Index, func(ctx context.Context, j handleJob) ([]*unit, error) { return sc.rawKeyed(ctx, j, h) }) {
+						return
+					}
+				}
+				if keyedOnly {
+					continue
+				}
+				if h := st.ManagedOperator; h != nil {
+					if !job(st.Index, func(ctx context.Context, j handleJob) ([]*unit, error) { return sc.managedOperator(ctx, j, h, o) }) {
+						return
+					}
+				}
+				if h := st.RawOperator; h != nil {
+					if !job(st.Index, func(ctx context.Context, j handleJob) ([]*unit, error) { return sc.rawOperator(ctx, j, h) }) {
+						return
+					}
+				}
+			}
+		}
+		if sc.opts.Key != nil || sc.opts.KeyGroups != nil || sc.opts.Operator != nil && !sc.opts.Operator(&sc.cat.master) {
+			return
+		}
+		for i := range c.MasterStates {
+			m := &c.MasterStates[i]
+			j := handleJob{operator: &sc.cat.master, subtask: -1}
+			j.prepare = func(context.Context) ([]*unit, error) { return sc.master(j, m) }
+			if !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// prepareAhead is how many handles are opened at a time and ahead of the readers.
+const prepareAhead = 8
+
+// units yields the scan's units in order. Handles are opened a few ahead.
+func (sc *scan) units(ctx context.Context) iter.Seq2[*unit, error] {
+	return func(yield func(*unit, error) bool) {
+		for units, err := range inOrder(ctx, prepareAhead, sc.jobs(), func(ctx context.Context, j handleJob) ([]*unit, error) {
+			units, err := j.prepare(ctx)
+			if err != nil {
+				return nil, sc.problem(&ScanProblem{Operator: j.operator, Subtask: j.subtask, KeyGroup: -1, Err: err})
+			}
+			return units, nil
+		}) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, u := range units {
+				if !yield(u, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// inOrder applies do to the elements of in, ahead of the consumer by up to n,
+// concurrently, and yields the results in the order of in. The first error ends it.
+func inOrder[A, B any](ctx context.Context, n int, in iter.Seq[A], do func(context.Context, A) (B, error)) iter.Seq2[B, error] {
+	return func(yield func(B, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		type result struct {
+			b   B
+			err error
+		}
+		queue := make(chan chan result, n)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() {
+			defer close(queue)
+			for a := range in {
+				out := make(chan result, 1)
+				select {
+				case queue <- out:
+				case <-ctx.Done():
+					return
+				}
+				wg.Go(func() {
+					b, err := do(ctx, a)
+					out <- result{b, err}
+				})
+			}
+		})
+		for out := range queue {
+			r := <-out
+			if !yield(r.b, r.err) || r.err != nil {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			var zero B
+			yield(zero, err)
+		}
+	}
+}
+
+// Scan reads all selected state and calls, on each of Workers goroutines, the
+// function that visitor gave for it, with one row after the other. Rows of one
+// unit (some key groups of a handle) come in order, units as they come; see
+// Blocks and Rows for an order over all. It returns the first error of a visitor,
+// of the store or, without OnProblem, of the data.
+//
+// Memory: one window of a file for each worker, as large as the file's largest
+// entry; index blocks of RocksDB tables; the changes of a changelog that are not
+// materialized.
+func Scan(ctx context.Context, s *Snapshot, opts *ScanOptions, visitor func(worker int) func(*StateRow) error) error {
+	return newScan(s, opts).run(ctx, visitor)
+}
+
+func (sc *scan) run(ctx context.Context, visitor func(worker int) func(*StateRow) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan *unit)
+	var wg sync.WaitGroup
+	for i := range sc.opts.Workers {
+		wg.Go(func() {
+			w := &worker{scan: sc, emit: visitor(i)}
+			for u := range work {
+				if err := w.do(ctx, u); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	var err error
+feed:
+	for u, uerr := range sc.units(ctx) {
+		if err = uerr; err != nil {
+			break
+		}
+		select {
+		case work <- u:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(work)
+	wg.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errStop) {
+		return cause
+	}
+	return err
+}
+
+func (w *worker) do(ctx context.Context, u *unit) error {
+	w.unit = u
+	return u.run(ctx, w)
+}
+
+// States lists all states of a snapshot in the order of operators, keyed states
+// first, by reading the head of each handle. Rows are not read, but for legacy
+// timers and payloads that only their bytes tell apart.
+func States(ctx context.Context, s *Snapshot, opts *ScanOptions) ([]*State, error) {
+	sc := newScan(s, opts)
+	sc.metaOnly = true
+	for _, err := range sc.units(ctx) {
+		if err != nil {
+			return sc.cat.list(), err
+		}
+	}
+	return sc.cat.list(), nil
+}
