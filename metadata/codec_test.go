@@ -138,3 +138,14 @@ func TestDecodeOneByteAtATime(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 }
+
+// addGoldens seeds a fuzz target with the small committed goldens.
+func addGoldens(f *testing.F) {
+	for _, file := range testdata.GoldenMetadata(f) {
+		b, err := os.ReadFile(file)
+		require.NoError(f, err)
+		if len(b) < 16<<10 {
+			f.Add(b)
+		}
+	}
+}

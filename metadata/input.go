@@ -59,9 +59,9 @@ func newDecoder(r io.Reader, opts *DecodeOptions) *decoder {
 	} else if n := sizeOf(r); n >= 0 {
 		d.size = n
 	}
-	window := int64(windowSize)
+	window := int64(minWindow)
 	if d.size >= 0 {
-		window = max(minWindow, min(window, d.size+1))
+		window = max(minWindow, min(windowSize, d.size+1))
 	}
 	d.buf = make([]byte, window)
 	d.path.elems = make([]pathElem, 0, 64)
@@ -190,8 +190,12 @@ func (d *decoder) fill(n int) error {
 		d.pos = 0
 		d.teePos = 0
 	}
-	if n > len(d.buf) {
-		d.buf = append(d.buf, make([]byte, n-len(d.buf))...)
+	size := max(n, len(d.buf))
+	if d.base >= 2*int64(size) { // a large file, whose size was not known
+		size = max(n, windowSize)
+	}
+	if size > len(d.buf) {
+		d.buf = append(make([]byte, 0, size), d.buf[:d.end]...)[:size]
 	}
 	for idle := 0; d.end < n && !d.eof; {
 		m, err := d.r.Read(d.buf[d.end:])

@@ -382,7 +382,7 @@ func (r *ObjectReader) classDesc() *ClassDesc {
 	}
 	switch tag {
 	case tcNull:
-		r.mark("no class")
+		r.mark("no superclass")
 		return nil
 	case tcReference:
 		v := r.reference()
