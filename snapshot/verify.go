@@ -525,10 +525,6 @@ func (c *segmentCheck) finish() {
 // notes are about what the snapshot as a whole depends on.
 func (v *verifier) notes() {
 	s := v.s
-	if p := properties(s.Checkpoint); p.Error != "" {
-		v.add(Finding{Severity: Note, Code: "properties-unreadable", Offset: s.Size - int64(len(s.Checkpoint.Properties)), Field: "properties",
-			Detail: p.Error + "; a Flink that restores may refuse them"})
-	}
 	if s.Relocation != nil {
 		v.add(Finding{Severity: Note, Code: "moved", Offset: -1,
 			Detail: fmt.Sprintf("%d handles name %s, which was moved to %s: Flink cannot restore it from here", s.Relocation.Handles, s.Relocation.From, s.Relocation.To)})

@@ -345,8 +345,8 @@ func TestDamagedMetadata(t *testing.T) {
 	f.putBytes(chk5+"/"+MetadataName, append(bytes.Clone(good), 1, 2, 3))
 	v, err := VerifyAt(ctx, f.pool, f.loc(chk5), nil)
 	require.NoError(t, err)
-	require.Equal(t, "properties-unreadable", v.Findings[0].Code)
-	require.EqualValues(t, len(good)-len(metadata.NullProperties()), v.Findings[0].Offset)
+	require.Equal(t, "unusual-encoding", v.Findings[0].Code)
+	require.Equal(t, "properties", v.Findings[0].Field)
 	for n := range len(good) {
 		f.putBytes(chk5+"/"+MetadataName, good[:n])
 		v, err := VerifyAt(ctx, f.pool, f.loc(chk5), nil)
