@@ -302,3 +302,45 @@ func appendStringOrNull(dst []byte, s string) []byte {
 	}
 	return appendJSONString(dst, s)
 }
+
+// Check decodes every part of the row and throws it away: an error is damage that
+// the framing does not show. A part that is opaque passes.
+func (r *StateRow) Check() error {
+	if r.dec == nil {
+		return nil
+	}
+	for _, p := range [...]struct {
+		d *serializer.Decoder
+		b []byte
+	}{{r.dec.key, r.Key}, {r.dec.namespace, r.Namespace}, {r.dec.userKey, r.UserKey}} {
+		if p.d != nil && p.b != nil {
+			if _, err := p.d.Skip(p.b); err != nil {
+				return err
+			}
+		}
+	}
+	switch r.Form {
+	case FormValue:
+		if r.dec.value != nil && !r.Null {
+			_, err := r.dec.value.Skip(r.Value)
+			return err
+		}
+	case FormJoined, FormElements:
+		if r.dec.elem == nil {
+			return nil
+		}
+		for b := r.Value; len(b) > 0; {
+			n, err := r.dec.elem.Skip(b)
+			if err != nil {
+				return err
+			}
+			if b = b[n:]; r.Form == FormJoined && len(b) > 0 {
+				b = b[1:]
+			}
+			if n == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
