@@ -60,3 +60,28 @@ func TestMemConformanceBelowPrefix(t *testing.T) {
 		return blobstore.Sub(openStore(t, "mem://"+t.Name()), "some/where")
 	}, &storetest.Options{PartSize: 1 << 20})
 }
+
+// Decorators change nothing that the suite sees, and keep the optional interfaces,
+// whose cases would be skipped otherwise.
+func TestDecoratorConformance(t *testing.T) {
+	for name, decorate := range map[string]func(blobstore.Store) blobstore.Store{
+		"Retry": func(s blobstore.Store) blobstore.Store { return blobstore.Retry(s, nil) },
+		"all": func(s blobstore.Store) blobstore.Store {
+			return blobstore.Count(blobstore.Retry(blobstore.RateLimit(blobstore.NewFaults().Wrap(s), 1e6, 1), nil), new(blobstore.Counter))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := localLimits()
+			o.PartSize, o.Objects = 100_000, 1100
+			storetest.Run(t, func(t *testing.T) blobstore.Store {
+				s := decorate(openStore(t, "file://"+t.TempDir()+"?fsync=off"))
+				require.Implements(t, (*blobstore.TemporaryLister)(nil), s)
+				require.Implements(t, (*blobstore.DirectoryRemover)(nil), s)
+				m := decorate(blobstore.NewMem())
+				require.NotImplements(t, (*blobstore.TemporaryLister)(nil), m)
+				require.NotImplements(t, (*blobstore.DirectoryRemover)(nil), blobstore.Sub(m, "x"))
+				return s
+			}, o)
+		})
+	}
+}

@@ -73,7 +73,7 @@ func (l *rateLimit) do(ctx context.Context, c call, f func(context.Context) (any
 	}
 	v, err := f(ctx)
 	if w, ok := v.(Writer); ok {
-		return &limitedWriter{w, l, ctx, c}, nil
+		return &limitedWriter{Writer: w, l: l, ctx: ctx, c: c}, nil
 	}
 	return v, err
 }
@@ -101,16 +101,26 @@ func (l *rateLimit) list(ctx context.Context, c call, _ bool, run func(context.C
 
 type limitedWriter struct {
 	Writer
-	l   *rateLimit
-	ctx context.Context
-	c   call
+	l     *rateLimit
+	ctx   context.Context
+	c     call
+	ended bool
 }
 
 func (w *limitedWriter) Commit() error {
+	if w.ended {
+		return w.Writer.Commit()
+	}
+	w.ended = true
 	if err := w.l.wait(w.ctx, 1); err != nil {
-		w.Abort()
+		w.Writer.Abort()
 		w.c.op = "commit"
 		return w.c.fail(err)
 	}
 	return w.Writer.Commit()
+}
+
+func (w *limitedWriter) Abort() error {
+	w.ended = true
+	return w.Writer.Abort()
 }

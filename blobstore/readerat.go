@@ -11,12 +11,12 @@ import (
 
 // ReaderAtOptions change a ReaderAt. Nil or zero is the default.
 type ReaderAtOptions struct {
-	// BlockSize in bytes is the unit of fetching and caching; 0 is 256 KiB.
+	// BlockSize in bytes is the unit of fetching and caching; 0 is 64 KiB.
 	BlockSize int
-	// Cache is shared with other readers; nil is one of 16 blocks of its own.
+	// Cache is shared with other readers; nil is one of 64 blocks of its own.
 	Cache *BlockCache
 	// ReadAhead is how many blocks a sequential reader gets at most by one ranged
-	// read: it gets 1, 2, 4, … 0 is 8, 1 is none ahead. What was read ahead takes
+	// read: it gets 1, 2, 4, … 0 is 16, 1 is none ahead. What was read ahead takes
 	// part in the cache.
 	ReadAhead int
 }
@@ -30,6 +30,7 @@ type BlockCache struct {
 	blocks map[blockKey]*list.Element
 	order  list.List // of *block, the last used first
 	used   int64     // bytes of the loaded ones
+	free   [][]byte  // buffers to use again, some
 }
 
 type blockKey struct {
@@ -73,6 +74,31 @@ func (c *BlockCache) remove(e *list.Element) {
 	b := c.order.Remove(e).(*block)
 	delete(c.blocks, b.key)
 	c.used -= int64(len(b.data))
+	c.recycle(b.data)
+	b.data = nil // nobody holds it: data are copied under the lock
+}
+
+// maxFree bounds the buffers kept for use.
+const maxFree = 16
+
+func (c *BlockCache) recycle(data []byte) {
+	if len(c.free) < maxFree {
+		c.free = append(c.free, data)
+	}
+}
+
+// buffer gives n bytes of any content.
+func (c *BlockCache) buffer(n int64) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := len(c.free) - 1; i >= 0; i-- {
+		if b := c.free[i]; int64(cap(b)) >= n {
+			c.free[i] = c.free[len(c.free)-1]
+			c.free = c.free[:len(c.free)-1]
+			return b[:n]
+		}
+	}
+	return make([]byte, n)
 }
 
 // ReaderAt reads an object at any offset, by ranged reads of whole blocks that are
@@ -105,13 +131,13 @@ func NewReaderAt(ctx context.Context, s Store, name string, size int64, opts *Re
 		o = *opts
 	}
 	if o.BlockSize <= 0 {
-		o.BlockSize = 256 << 10
+		o.BlockSize = 64 << 10
 	}
 	if o.Cache == nil {
-		o.Cache = NewBlockCache(16 * int64(o.BlockSize))
+		o.Cache = NewBlockCache(64 * int64(o.BlockSize))
 	}
 	if o.ReadAhead <= 0 {
-		o.ReadAhead = 8
+		o.ReadAhead = 16
 	}
 	r := &ReaderAt{s: s, name: name, size: size, bs: int64(o.BlockSize), ahead: int64(o.ReadAhead), cache: o.Cache, next: -1}
 	if size < 0 {
@@ -177,16 +203,17 @@ func (r *ReaderAt) step(p []byte, off int64) (int, error) {
 	if e, ok := c.blocks[blockKey{r, first}]; ok {
 		c.order.MoveToFront(e)
 		b := e.Value.(*block)
+		if b.loaded {
+			defer c.mu.Unlock()
+			return copy(p, b.data[off-first*r.bs:]), nil
+		}
 		c.mu.Unlock()
 		select {
 		case <-b.ready:
+			return 0, b.err // and look again
 		case <-r.ctx.Done():
 			return 0, r.stopped()
 		}
-		if b.err != nil {
-			return 0, b.err
-		}
-		return copy(p, b.data[off-first*r.bs:]), nil
 	}
 	if r.ctx.Err() != nil {
 		c.mu.Unlock()
@@ -218,30 +245,25 @@ func (r *ReaderAt) step(p []byte, off int64) (int, error) {
 
 	data, err := r.load(first, len(loading))
 	c.mu.Lock()
-	closed := r.ctx.Err() != nil
-	for i, b := range loading {
-		if b.err = err; err == nil {
-			b.data = data[i]
-		}
-		close(b.ready)
-		if err != nil || closed { // Close did not see it
-			c.order.Remove(c.blocks[b.key])
-			delete(c.blocks, b.key)
-			continue
-		}
-		b.loaded = true
-		c.used += int64(len(b.data))
-	}
-	c.evict()
-	c.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
+	defer c.mu.Unlock()
 	n := 0
 	for i := 0; n < len(p) && i < len(data); i++ {
 		n += copy(p[n:], data[i][off+int64(n)-(first+int64(i))*r.bs:])
 	}
-	return n, nil
+	closed := r.ctx.Err() != nil
+	for i, b := range loading {
+		b.err = err
+		if err != nil || closed { // Close did not see it
+			c.order.Remove(c.blocks[b.key])
+			delete(c.blocks, b.key)
+		} else {
+			b.data, b.loaded = data[i], true
+			c.used += int64(len(b.data))
+		}
+		close(b.ready)
+	}
+	c.evict()
+	return n, err
 }
 
 // maxFetch bounds one ranged read, so that a big ReadAt needs not twice its memory.
@@ -268,7 +290,7 @@ func (r *ReaderAt) load(first int64, n int) ([][]byte, error) {
 	}
 	data := make([][]byte, n)
 	for i := range data {
-		data[i] = make([]byte, min(r.bs, to-at))
+		data[i] = r.cache.buffer(min(r.bs, to-at))
 		k, err := io.ReadFull(src, data[i])
 		at += int64(k)
 		if err == io.EOF || err == io.ErrUnexpectedEOF {

@@ -387,13 +387,17 @@ func (r *retryReader) Close() error {
 
 // retryWriter cuts what hangs, and repeats nothing.
 type retryWriter struct {
-	r *retry
-	c call
-	l *lease
-	w Writer
+	r     *retry
+	c     call
+	l     *lease
+	w     Writer
+	ended bool
 }
 
 func (w *retryWriter) step(op string, limit time.Duration, f func() error) error {
+	if w.ended {
+		return &Error{Op: op, URL: joinURL(w.c.inner.URL(), w.c.name), Err: ErrClosed}
+	}
 	w.l.resume(limit)
 	err := f()
 	w.l.pause()
@@ -407,12 +411,14 @@ func (w *retryWriter) Write(p []byte) (n int, err error) {
 
 func (w *retryWriter) Commit() error {
 	err := w.step("commit", w.r.o.CommitTimeout, w.w.Commit)
+	w.ended = true
 	w.l.end()
 	return err
 }
 
 // Abort has a time limit of its own in every driver.
 func (w *retryWriter) Abort() error {
+	w.ended = true
 	w.l.pause()
 	err := w.w.Abort()
 	w.l.end()
@@ -451,6 +457,9 @@ func (r *retry) list(ctx context.Context, c call, resumable bool, run func(conte
 				t.n++
 				yield(Info{}, t.told(failed))
 				return
+			}
+			if since > 0 { // the time before that was the caller's
+				t.start = time.Now()
 			}
 			since = 0
 			if err := t.again(ctx, failed); err != nil {

@@ -193,5 +193,8 @@ func joinURL(root, name string) string {
 	if name == "" {
 		return root
 	}
+	if strings.HasSuffix(root, "://") { // no authority
+		return root + "/" + name
+	}
 	return strings.TrimSuffix(root, "/") + "/" + name
 }
