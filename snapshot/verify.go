@@ -26,15 +26,18 @@ const (
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Code is stable: "shared-file-missing", "key-groups-overlap"; docs/design lists them.
-	Code     string `json:"code"`
-	File     string `json:"file"`            // URL of the object it is about
-	Offset   int64  `json:"offset"`          // bytes in File, -1 if unknown
-	Field    string `json:"field,omitempty"` // path in the metadata
-	Detail   string `json:"detail"`          // one line
-	Hint     string `json:"hint,omitempty"`  // what may help
-	Operator string `json:"operator,omitempty"`
-	Subtask  *int32 `json:"subtask,omitempty"`
-	Role     string `json:"role,omitempty"`
+	Code   string `json:"code"`
+	File   string `json:"file"`            // URL of the object it is about
+	Offset int64  `json:"offset"`          // bytes in File, -1 if unknown or the whole is meant
+	Field  string `json:"field,omitempty"` // path in the metadata
+	// HandleOffset is where Field stands in the metadata, if File is another
+	// object; -1 unknown.
+	HandleOffset int64  `json:"handleOffset,omitempty"`
+	Detail       string `json:"detail"`         // one line
+	Hint         string `json:"hint,omitempty"` // what may help
+	Operator     string `json:"operator,omitempty"`
+	Subtask      *int32 `json:"subtask,omitempty"`
+	Role         string `json:"role,omitempty"`
 }
 
 // Verification is the result of Verify.
@@ -290,7 +293,7 @@ func (c *opCheck) cover(ranges []ownedRange) {
 	}
 	slices.SortStableFunc(ranges, func(a, b ownedRange) int { return cmp.Compare(a.Start, b.Start) })
 	subtask := func(r ownedRange) (string, *metadata.SubtaskState) {
-		return fmt.Sprintf("%s.subtask[%d].managedKeyed.keyGroups", c.field, r.pos), &c.o.Subtasks[r.pos]
+		return fmt.Sprintf("%s.subtask[%d].managedKeyed.keyGroupStart", c.field, r.pos), &c.o.Subtasks[r.pos]
 	}
 	next := int32(0) // first key group not yet covered
 	var widest ownedRange
@@ -330,7 +333,7 @@ func rangeText(from, to int32) string {
 
 func (c *opCheck) rangeFits(field string, t *metadata.SubtaskState, r metadata.KeyGroupRange) {
 	if r.Start < 0 || r.Count < 0 || int64(r.Start)+int64(r.Count) > int64(c.o.MaxParallelism) {
-		c.add(Damage, "key-groups-range", field+".keyGroups", t, fmt.Sprintf("start %d and count %d are outside the max parallelism %d", r.Start, r.Count, c.o.MaxParallelism))
+		c.add(Damage, "key-groups-range", field+".keyGroupStart", t, fmt.Sprintf("start %d and count %d are outside the max parallelism %d", r.Start, r.Count, c.o.MaxParallelism))
 	}
 }
 
@@ -471,7 +474,10 @@ func (c *opCheck) channel(field string, t *metadata.SubtaskState, h *metadata.Ch
 		sum += ch.Size
 		for j, at := range ch.Offsets {
 			if at < 0 || size >= 0 && at >= size {
-				c.add(Damage, "offset-outside", fmt.Sprintf("%s.channel[%d].offset[%d]", field, i, j), t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
+				if h.Merged() {
+					field = fmt.Sprintf("%s.channel[%d]", field, i)
+				}
+				c.add(Damage, "offset-outside", fmt.Sprintf("%s.offset[%d]", field, j), t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
 				return
 			}
 		}
@@ -632,6 +638,3 @@ func bytesText(n int64) string {
 	}
 	return strconv.FormatInt(n, 10) + " bytes"
 }
-
-// locate finds the offsets of the fields that findings are about.
-func (v *verifier) locate(ctx context.Context) error { return nil }

@@ -195,6 +195,11 @@ func TestWounds(t *testing.T) {
 					require.NotEmpty(t, finding.File)
 					require.NotEmpty(t, finding.Detail)
 					require.NotEmpty(t, finding.Field)
+					if finding.File == f.url(chk5+"/"+MetadataName) {
+						require.Positive(t, finding.Offset, finding.Field)
+					} else {
+						require.Positive(t, finding.HandleOffset, finding.Field)
+					}
 				}
 				switch {
 				case w.code == "other-store":
