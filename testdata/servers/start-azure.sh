@@ -28,5 +28,5 @@ http.request({ host: "127.0.0.1", port, method: "PUT", path: "/tidemark/tidemark
 ' "$PORT" "$KEY" || { end "$RUN"; die "no container made"; }
 put_env AZURE_STORAGE_ACCOUNT tidemark
 put_env AZURE_STORAGE_KEY "$KEY"
-put_env TIDEMARK_TEST_AZURE_URL "azblob://tidemark@tidemark?endpoint=http://127.0.0.1:$PORT/tidemark"
+put_env TIDEMARK_TEST_AZURE_URL "azblob://tidemark@tidemark/?endpoint=http://127.0.0.1:$PORT/tidemark"
 put_env TIDEMARK_TEST_AZURE_PID "$PID"

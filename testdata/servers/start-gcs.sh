@@ -14,5 +14,5 @@ run() {
 }
 start_on gcs "${1:-}" run
 [[ $(http POST "$PORT" '/storage/v1/b?project=test' '{"name":"tidemark"}') == 200 ]] || { end "$RUN"; die "no bucket made"; }
-put_env TIDEMARK_TEST_GCS_URL "gs://tidemark?endpoint=http://127.0.0.1:$PORT&anonymous=true"
+put_env TIDEMARK_TEST_GCS_URL "gs://tidemark/?endpoint=http://127.0.0.1:$PORT&anonymous=true"
 put_env TIDEMARK_TEST_GCS_PID "$PID"

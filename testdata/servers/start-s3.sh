@@ -18,6 +18,6 @@ put_env AWS_SECRET_ACCESS_KEY testsecret
 put_env AWS_REGION us-east-1
 put_env AWS_EC2_METADATA_DISABLED true
 put_env TIDEMARK_TEST_S3_ENDPOINT "http://127.0.0.1:$PORT"
-put_env TIDEMARK_TEST_S3_URL "s3://tidemark?endpoint=http://127.0.0.1:$PORT&region=us-east-1&use_path_style=true"
+put_env TIDEMARK_TEST_S3_URL "s3://tidemark/?endpoint=http://127.0.0.1:$PORT&region=us-east-1&use_path_style=true"
 put_env TIDEMARK_TEST_S3_DATA "$RUN/data"
 put_env TIDEMARK_TEST_S3_PID "$PID"
