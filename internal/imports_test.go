@@ -5,6 +5,7 @@ package internal_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,7 @@ var drivers = map[string]string{
 	"github.com/aws/":          "blobstore/s3",
 	"github.com/Azure/":        "blobstore/azure",
 	"cloud.google.com/":        "blobstore/gcs",
+	"golang.org/x/oauth2":      "blobstore/gcs",
 	"github.com/colinmarc/":    "blobstore/hdfs",
 	"github.com/jcmturner/":    "blobstore/hdfs",
 	"github.com/spf13/cobra":   "cmd/",
@@ -52,6 +54,9 @@ var drivers = map[string]string{
 	"github.com/parquet-go/":   "snapshot/export",
 	"github.com/apache/arrow-": "snapshot/export",
 }
+
+// clouds are the drivers, which register themselves.
+var clouds = []string{"blobstore/s3", "blobstore/gcs", "blobstore/azure", "blobstore/hdfs"}
 
 func TestImportDirections(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}}{{range .Imports}} {{.}}{{end}}", module+"...").Output()
@@ -79,6 +84,11 @@ func TestImportDirections(t *testing.T) {
 				}
 			}
 			in, ours := strings.CutPrefix(imp, module)
+			if tree != "cmd" && slices.ContainsFunc(clouds, func(d string) bool {
+				return (in == d || strings.HasPrefix(in, d+"/")) && pkg != d && !strings.HasPrefix(pkg, d+"/")
+			}) {
+				t.Errorf("%s imports %s: drivers are linked by a command alone, so that a library user pays for none", pkg, in)
+			}
 			if ours && !mayImport(tree, treeOf(in)) {
 				t.Errorf("%s imports %s: imports point up the table only", pkg, in)
 			}
