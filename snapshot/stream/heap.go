@@ -25,7 +25,15 @@ type HeapState struct {
 //	element    := namespace key value, or timer
 //
 // D is the identity or a snappy framed stream for each block.
+//
+// A value that cannot be read is given out as bytes where its end can be found.
 type Heap struct {
+	// Fits reports whether a key hashes to a key group: by it elements are found
+	// behind values that cannot be read. Nil finds none.
+	Fits func(keyGroup int32, key []byte) bool
+	// Lost, if not nil, is told of elements of a state that could not be told apart.
+	Lost func(state, count int, offset int64)
+
 	ctx        context.Context
 	src        sst.Source
 	name       string
@@ -44,7 +52,9 @@ type Heap struct {
 	offset   int64
 	live     bool
 	err      error
-	expected int64 // where the region ends
+	expected int64      // where the region ends
+	parts    []heapPart // elements found past an opaque value, not yet given out
+	partsEnd int        // in the window
 }
 
 // NewHeap reads from src; name goes into errors. The states are those of the
@@ -55,7 +65,7 @@ func NewHeap(ctx context.Context, src sst.Source, name string, compressed bool, 
 
 // Open moves to the start of a key group.
 func (h *Heap) Open(r Region) {
-	h.kg, h.blocks, h.count, h.live, h.err, h.expected = r.KeyGroup, len(h.states), 0, true, nil, r.To
+	h.kg, h.blocks, h.count, h.live, h.err, h.expected, h.parts = r.KeyGroup, len(h.states), 0, true, nil, r.To, h.parts[:0]
 	clear(h.seen)
 	read := sequential(h.ctx, h.src, r.From, r.To)
 	h.w.reset(read, r.From)
@@ -78,6 +88,9 @@ func (h *Heap) Open(r Region) {
 func (h *Heap) Next() bool {
 	if !h.live {
 		return false
+	}
+	if len(h.parts) > 0 {
+		return h.nextPart()
 	}
 	w := &h.w
 	for h.count == 0 {
@@ -113,6 +126,9 @@ func (h *Heap) Next() bool {
 	h.offset = w.offset()
 	for {
 		ok, err := h.element(st)
+		if err != nil && isOpaque(err) && h.pastOpaque(st) {
+			return h.Next()
+		}
 		if err != nil {
 			h.live = false
 			h.err = &elementError{state: st.Name, err: readFailed(h.name, h.offset, "element", err)}
@@ -130,6 +146,17 @@ func (h *Heap) Next() bool {
 			return h.fail("element of state "+st.Name, err)
 		}
 	}
+}
+
+// nextPart gives out an element found past an opaque value.
+func (h *Heap) nextPart() bool {
+	p := h.parts[0]
+	h.parts = h.parts[1:]
+	h.ns, h.key, h.value = p.ns, p.key, p.value
+	if h.count--; len(h.parts) == 0 {
+		h.w.pos = h.partsEnd
+	}
+	return true
 }
 
 // element tries to find the ends of the parts of the next element in what is
