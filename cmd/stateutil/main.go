@@ -22,6 +22,13 @@ func run() exit.Code {
 	// goroutine traces; GOTRACEBACK asks for them.
 	debug.SetTraceback("none")
 
+	// The tool runs beside jobs: half the garbage for a fifth more CPU time in the
+	// collector is the better bargain (ls over 1,000,000 files: 59 MiB instead of
+	// 94). GOGC overrides it.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 2)

@@ -4,12 +4,29 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/cmd/stateutil/internal/terminal"
 	"github.com/tidemark/tidemark/snapshot"
 )
+
+// catOutput is the JSON document of cat.
+type catOutput struct {
+	Schema string `json:"schema"`
+	catHead
+	// Data are the bytes from Offset on.
+	Data []byte `json:"data"`
+}
+
+type catHead struct {
+	URL    string    `json:"url"`
+	Size   int64     `json:"size"` // of the whole file, in bytes
+	Time   time.Time `json:"time,omitzero"`
+	Offset int64     `json:"offset"` // of the first byte of data
+}
 
 type catOptions struct {
 	offset int64
@@ -34,9 +51,6 @@ snapshot's folder means its _metadata.`,
 			if err != nil {
 				return err
 			}
-			if g.json {
-				return usage("cat has no --json: it writes the file as it is")
-			}
 			if o.offset < 0 {
 				return usage("--offset is %d: 0 or more", o.offset)
 			}
@@ -53,11 +67,18 @@ func (g *global) cat(ctx context.Context, url string, o *catOptions) error {
 	if err != nil {
 		return err
 	}
-	r, _, err := g.openObject(ctx, loc, o.offset, o.length)
+	r, loc, err := g.openObject(ctx, loc, o.offset, o.length)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	if g.json {
+		doc := terminal.NewDocument(g.env.Out, schemaCat)
+		info := r.Info()
+		doc.Members(catHead{URL: loc.String(), Size: info.Size, Time: info.ModTime, Offset: o.offset})
+		doc.Base64("data", r)
+		return doc.Close()
+	}
 	_, err = io.Copy(g.env.Out, r)
 	return err
 }

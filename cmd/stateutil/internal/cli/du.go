@@ -172,8 +172,11 @@ func inconclusive(u *snapshot.Usage) string {
 
 func (g *global) printUsage(u *snapshot.Usage) error {
 	w := g.env.Out
+	if err := g.printf(w, "below %s:\n", terminal.Clean(u.Root)); err != nil {
+		return err
+	}
 	table := terminal.NewTable(w, g.screen,
-		terminal.Column{Title: "BELOW " + u.Root, Cut: terminal.Middle, Min: 24},
+		terminal.Column{Title: "WHAT", Cut: terminal.End, Min: 16},
 		terminal.Column{Title: "OBJECTS", Right: true},
 		terminal.Column{Title: "BYTES", Right: true},
 		terminal.Column{Title: "SHARE", Right: true})
@@ -238,7 +241,7 @@ func (g *global) printUsage(u *snapshot.Usage) error {
 		note := terminal.Cell{Style: terminal.Bad}
 		switch {
 		case s.Error != "":
-			note.Text = g.redact(s.Error)
+			note.Text = g.redact(strings.TrimPrefix(s.Error, s.URL+": "))
 		case s.Missing > 0:
 			note.Text = terminal.Plural(s.Missing, "file", "files") + " missing"
 		}

@@ -105,7 +105,8 @@ func (g *global) files(ctx context.Context, url string, o *filesOptions) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if len(o.classes) > 0 && !slices.Contains(o.classes, f.Class.String()) || operator != "" && f.Operator != operator {
+			// A refused handle has no class to choose by, and is never left out.
+			if len(o.classes) > 0 && f.Refused == "" && !slices.Contains(o.classes, f.Class.String()) || operator != "" && f.Operator != operator {
 				continue
 			}
 			total.Files++
@@ -156,20 +157,26 @@ func (g *global) files(ctx context.Context, url string, o *filesOptions) error {
 	if err := each(func(f *snapshot.File) error {
 		address := terminal.Cell{Text: f.URL}
 		if f.Refused != "" {
-			address = terminal.Cell{Text: "not followed: " + g.redact(f.Refused), Style: terminal.Bad}
+			address = terminal.Cell{Text: strings.TrimSpace("not followed: " + g.redact(f.Refused) + ": " + f.URL), Style: terminal.Bad}
 		}
 		subtask := "-"
 		if f.Subtask >= 0 {
 			subtask = strconv.Itoa(int(f.Subtask))
 		}
 		size := g.size(f.Bytes)
-		if f.Segments > 0 {
+		if f.ReferencedBytes != f.Bytes && f.Segments > 0 {
 			size = g.size(f.ReferencedBytes) + "/" + size
 		}
 		row := terminal.C(f.Class.String(), size, g.count(int64(f.References)), names.of(f.Operator), subtask, stateWords(f.Role, f.Part), orElse(f.LocalName, "-"))
 		return table.Row(append(row, address)...)
 	}); err != nil {
 		return err
+	}
+	if total.Files == 0 {
+		if len(o.classes) > 0 || operator != "" {
+			return g.printf(g.env.Out, "no such files\n")
+		}
+		return g.printf(g.env.Out, "no files: what state there is lies in the metadata itself\n")
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -195,31 +202,4 @@ func stateWords(role snapshot.Role, part snapshot.Part) string {
 		words += " " + part.String()
 	}
 	return words
-}
-
-// operatorNames maps operator IDs to what people call them.
-type operatorNames map[string]*snapshot.Operator
-
-func (g *global) operatorNames(s *snapshot.Snapshot) (operatorNames, error) {
-	uids, err := g.uidNames()
-	if err != nil {
-		return nil, err
-	}
-	return namesOf(s, uids), nil
-}
-
-func (n operatorNames) of(id string) string {
-	if op := n[id]; op != nil {
-		return shortName(op)
-	}
-	return id
-}
-
-func (n operatorNames) find(word string) string {
-	for id, op := range n {
-		if id == word || op.UID == word || op.Name == word {
-			return id
-		}
-	}
-	return ""
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -69,10 +70,18 @@ func (g *global) open(ctx context.Context, url string) (*snapshot.Snapshot, erro
 	}
 	s, err := snapshot.Open(ctx, g.stores(), loc, opts)
 	if err != nil {
-		return nil, err
+		return nil, lookFurther(err)
 	}
 	g.relocated(s.Name, s.Relocation)
 	return s, nil
+}
+
+// lookFurther adds to "a folder without _metadata" the command that looks below it.
+func lookFurther(err error) error {
+	if errors.Is(err, snapshot.ErrNoSnapshot) && strings.HasSuffix(err.Error(), "a folder without "+snapshot.MetadataName) {
+		return fmt.Errorf("%w: stateutil ls looks below it", err)
+	}
+	return err
 }
 
 func (g *global) inspect(ctx context.Context, url string, o *inspectOptions) error {
@@ -95,14 +104,13 @@ func (g *global) inspect(ctx context.Context, url string, o *inspectOptions) err
 
 func (g *global) printInspection(w io.Writer, in *snapshot.Inspection, o *inspectOptions) error {
 	t := &in.Totals
-	what := "checkpoint"
-	if strings.HasPrefix(string(in.Kind), "savepoint") {
-		what = "savepoint of checkpoint"
+	kind, what := kindOf(in.Kind, in.Unaligned, in.Changelog), "checkpoint"
+	if rest, ok := strings.CutPrefix(kind, "savepoint"); ok { // "canonical savepoint 7"
+		kind, what = "", strings.TrimSpace(rest+" savepoint")
 	}
-	head := []string{
-		fmt.Sprintf("%s %d", what, in.CheckpointID),
-		fmt.Sprintf("format v%d", in.FormatVersion),
-		kindOf(in.Kind, in.Unaligned, in.Changelog),
+	head := []string{fmt.Sprintf("%s %d", what, in.CheckpointID), fmt.Sprintf("format v%d", in.FormatVersion)}
+	if kind != "" {
+		head = append(head, kind)
 	}
 	if in.FileMerging {
 		head = append(head, "merged files")
@@ -121,8 +129,8 @@ func (g *global) printInspection(w io.Writer, in *snapshot.Inspection, o *inspec
 	if t.InlinedBytes > 0 {
 		size += ", " + g.size(t.InlinedBytes) + " inlined"
 	}
-	if t.LogicalBytes != t.PhysicalBytes+t.InlinedBytes {
-		size += ", " + g.size(t.LogicalBytes) + " by handles"
+	if byHandles := g.size(t.LogicalBytes); byHandles != g.size(t.PhysicalBytes+t.InlinedBytes) {
+		size += ", " + byHandles + " by handles"
 	}
 	if t.NewBytes >= 0 {
 		size += ", " + g.size(t.NewBytes) + " newly written"
@@ -270,9 +278,9 @@ func (g *global) printOperators(w io.Writer, in *snapshot.Inspection, _ *inspect
 		terminal.Column{Title: "ID", Cut: terminal.Middle, Min: 9},
 		terminal.Column{Title: "PARALLELISM", Right: true},
 		terminal.Column{Title: "KEYED", Right: true},
-		terminal.Column{Title: "OPERATOR", Right: true},
-		terminal.Column{Title: "CHANNEL", Right: true},
-		terminal.Column{Title: "COORD", Right: true},
+		terminal.Column{Title: "OPERATOR", Right: true, Dull: g.size(0)},
+		terminal.Column{Title: "CHANNEL", Right: true, Dull: g.size(0)},
+		terminal.Column{Title: "COORD", Right: true, Dull: g.size(0)},
 		terminal.Column{Title: "FILES", Right: true},
 		terminal.Column{Title: "HOTTEST SUBTASK", Cut: terminal.End, Min: 15})
 	for i := range in.Operators {
@@ -281,6 +289,8 @@ func (g *global) printOperators(w io.Writer, in *snapshot.Inspection, _ *inspect
 		switch {
 		case op.FullyFinished:
 			last = terminal.Cell{Text: "finished", Style: terminal.Faint}
+		case op.Skew != nil && op.Skew.Ratio > 0 && op.Skew.Ratio < 1.1:
+			last.Text = "even"
 		case op.Skew != nil && op.Skew.Ratio > 0:
 			last.Text = fmt.Sprintf("#%d: %.1fx median", op.Skew.HottestSubtask, op.Skew.Ratio)
 			if op.Skew.Ratio >= 3 {
@@ -337,8 +347,8 @@ func (g *global) printSubtasks(w io.Writer, in *snapshot.Inspection, o *inspectO
 		terminal.Column{Title: "OF OPERATOR", Cut: terminal.Middle, Min: 12},
 		terminal.Column{Title: "KEY GROUPS"},
 		terminal.Column{Title: "KEYED", Right: true},
-		terminal.Column{Title: "OPERATOR", Right: true},
-		terminal.Column{Title: "CHANNEL", Right: true},
+		terminal.Column{Title: "OPERATOR", Right: true, Dull: g.size(0)},
+		terminal.Column{Title: "CHANNEL", Right: true, Dull: g.size(0)},
 		terminal.Column{Title: "HANDLES", Right: true},
 		terminal.Column{Title: "NOTE"})
 	for i := range in.Operators {

@@ -68,7 +68,7 @@ func (g *global) latest(ctx context.Context, url string, o *latestOptions) error
 	progress := g.progress()
 	defer progress.Stop()
 	res, err := snapshot.Latest(ctx, g.stores(), loc, &snapshot.ListOptions{
-		Options: opts, NoCheck: o.noCheck,
+		Options: opts, NoCheck: o.noCheck, Snapshots: snapshotsAtOnce(loc),
 		Find: &snapshot.FindOptions{Progress: watch(progress)},
 	})
 	progress.Stop()

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -122,7 +121,7 @@ gs://, azblob:// (also abfs, abfss, wasb, wasbs), hdfs:// or webhdfs://.`,
 
 // commands makes each command; a command's file adds itself here by name.
 var commands = []func(*global) *cobra.Command{
-	newLs, newInspect, newFiles, newDu, newLatest, newVerify, newCat, newCompletion, newMan,
+	newLs, newInspect, newFiles, newDu, newLatest, newVerify, newCat, newDump, newCompletion, newMan,
 }
 
 func must(err error) {
@@ -143,8 +142,8 @@ func (g *global) flags(f *pflag.FlagSet) {
 	f.BoolVar(&g.noRelocate, "no-relocate", false, "do not look for files of a moved snapshot at its new place")
 	f.StringArrayVar(&g.relocate, "map", nil, "read `OLD=NEW` URL prefix instead of the old one, as often as needed")
 	f.StringArrayVar(&g.trust, "trust", nil, "follow handles that lead out of the snapshot's store to URLs below `PREFIX`")
-	f.StringVar(&g.uidFile, "uids", "", "show operators by name: `FILE` has one uid a line")
-	f.StringArrayVar(&g.uids, "uid", nil, "show the operator with this `UID` by its name")
+	f.StringVar(&g.uidFile, "uids", "", "show operators by name: `FILE` has a uid, or name=ID, on each line")
+	f.StringArrayVar(&g.uids, "uid", nil, "show the operator with this `UID` by name; name=ID gives a name to an ID")
 
 	f.Float64Var(&g.maxRPS, "max-rps", 0, "limit requests to a store to `N` a second; 0 is no limit")
 	f.IntVar(&g.retries, "retries", 5, "try a failed store call again up to `N` times")
@@ -309,19 +308,4 @@ Exit codes:
 ` + exitCodes() + `{{if .HasAvailableSubCommands}}
 Use "{{.CommandPath}} COMMAND --help" for more about a command.
 {{end}}`
-}
-
-// stdin of a process is never read; os is here for the file of --uids.
-func readLines(name string) ([]string, error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for line := range strings.Lines(string(b)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			out = append(out, line)
-		}
-	}
-	return out, nil
 }

@@ -9,4 +9,6 @@ const (
 	schemaDu      = "stateutil.du/1"
 	schemaLatest  = "stateutil.latest/1"
 	schemaVerify  = "stateutil.verify/1"
+	schemaCat     = "stateutil.cat/1"
+	schemaDump    = "stateutil.dump/1"
 )

@@ -3,12 +3,14 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/exit"
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/terminal"
+	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/snapshot"
 )
 
@@ -42,15 +44,18 @@ func (g *global) options() (*snapshot.Options, error) {
 	return o, nil
 }
 
-// uidNames are the operator uids of --uid and --uids.
+// uidNames are the lines of --uids and the values of --uid, checked.
 func (g *global) uidNames() ([]string, error) {
 	names := g.uids
 	if g.uidFile != "" {
-		lines, err := readLines(g.uidFile)
+		b, err := os.ReadFile(g.uidFile)
 		if err != nil {
 			return nil, usage("--uids: %w", err)
 		}
-		names = append(lines, names...)
+		names = append(strings.Split(string(b), "\n"), names...)
+	}
+	if _, err := metadata.NewUIDNames(names); err != nil {
+		return nil, usage("--uids, --uid: %w", err)
 	}
 	return names, nil
 }

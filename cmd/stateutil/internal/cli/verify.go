@@ -151,9 +151,9 @@ func (v *verifier) one(ctx context.Context, loc blobstore.Location) error {
 	res, err := snapshot.VerifyAt(ctx, v.g.stores(), loc, v.opts)
 	v.progress.Stop()
 	if err != nil {
-		return err
+		return lookFurther(err)
 	}
-	if err := v.print(res, res.Snapshot); err != nil {
+	if err := v.print(res, strings.TrimSuffix(res.Snapshot, "/"+snapshot.MetadataName)); err != nil {
 		return err
 	}
 	if !res.OK {
@@ -232,7 +232,7 @@ func (v *verifier) below(ctx context.Context, root blobstore.Location) error {
 func (v *verifier) print(res *snapshot.Verification, name string) error {
 	g := v.g
 	for i := range res.Findings {
-		if err := g.printf(v.out, "%s\n", g.findingLine(&res.Findings[i])); err != nil {
+		if err := g.printf(v.out, "%s\n", g.findingLine(&res.Findings[i], res.Snapshot)); err != nil {
 			return err
 		}
 	}
@@ -260,25 +260,36 @@ func (v *verifier) print(res *snapshot.Verification, name string) error {
 	return g.printf(v.out, "%s: %s: %s\n", terminal.Clean(name), verdict, strings.Join(facts, ", "))
 }
 
-// findingLine is "damage: FILE: byte N: FIELD: detail [code]; hint".
-func (g *global) findingLine(f *snapshot.Finding) string {
+// findingLine is "damage: METADATA: byte N: FIELD detail [code]" for what the
+// metadata itself says, and for what it names
+// "damage: FILE: detail; named by METADATA: byte N: FIELD [code] (hint)".
+func (g *global) findingLine(f *snapshot.Finding, metadataURL string) string {
 	style := terminal.Faint
 	if f.Severity == snapshot.Damage {
 		style = terminal.Bad
 	}
-	parts := []string{terminal.Clean(f.File)}
+	var b strings.Builder
+	b.WriteString(g.screen.Paint(style, string(f.Severity)) + ": " + terminal.Clean(f.File) + ": ")
 	if f.Offset >= 0 {
-		parts = append(parts, fmt.Sprintf("byte %d", f.Offset))
+		fmt.Fprintf(&b, "byte %d: ", f.Offset)
 	}
-	if f.Field != "" {
-		parts = append(parts, terminal.Clean(f.Field))
+	own := f.File == metadataURL
+	if f.Field != "" && own {
+		b.WriteString(terminal.Clean(f.Field) + " ")
 	}
-	parts = append(parts, terminal.OneLine(g.redact(f.Detail)))
-	line := g.screen.Paint(style, string(f.Severity)) + ": " + strings.Join(parts, ": ") + " [" + f.Code + "]"
+	b.WriteString(terminal.OneLine(g.redact(f.Detail)))
+	if f.Field != "" && !own {
+		b.WriteString("; named by " + terminal.Clean(metadataURL) + ": ")
+		if f.HandleOffset > 0 {
+			fmt.Fprintf(&b, "byte %d: ", f.HandleOffset)
+		}
+		b.WriteString(terminal.Clean(f.Field))
+	}
+	b.WriteString(" [" + f.Code + "]")
 	if f.Hint != "" {
-		line += " (" + terminal.OneLine(f.Hint) + ")"
+		b.WriteString(" (" + terminal.OneLine(f.Hint) + ")")
 	}
-	return line
+	return b.String()
 }
 
 func (v *verifier) summary() error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/internal/damage"
+	"github.com/tidemark/tidemark/snapshot"
 )
 
 // Code is a process exit code.
@@ -92,7 +93,9 @@ func Of(err error) Code {
 		return AccessDenied
 	case errors.Is(err, blobstore.ErrUnknownScheme), errors.Is(err, blobstore.ErrInvalidName):
 		return Usage
-	case errors.Is(err, blobstore.ErrNotExist), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, snapshot.ErrNoneUsable):
+		return Damage
+	case errors.Is(err, snapshot.ErrNoSnapshot), errors.Is(err, blobstore.ErrNotExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, blobstore.ErrIsDirectory):
 		return NoCheckpoint
 	}
 	return Failed

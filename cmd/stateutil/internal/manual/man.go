@@ -108,6 +108,7 @@ func manFlags(b *bytes.Buffer, title string, flags *pflag.FlagSet) {
 	if !flags.HasAvailableFlags() {
 		return
 	}
+	flags.SortFlags = false
 	fmt.Fprintf(b, ".SH %s\n", title)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden {
@@ -133,7 +134,7 @@ func manFlags(b *bytes.Buffer, title string, flags *pflag.FlagSet) {
 // Default is a flag's default value as documented; empty if it is the obvious one.
 func Default(f *pflag.Flag) string {
 	switch f.DefValue {
-	case "", "0", "false", "[]", "0s":
+	case "", "0", "false", "[]", "0s": // says nothing
 		return ""
 	}
 	return f.DefValue

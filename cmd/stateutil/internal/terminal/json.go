@@ -3,6 +3,7 @@ package terminal
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 )
@@ -73,7 +74,8 @@ func (d *Document) Member(name string, v any) {
 	d.value(v)
 }
 
-// Members writes the members of a struct or map, each as Member.
+// Members writes the members of a struct or map: an array of objects with an
+// element a line, all else as Member.
 func (d *Document) Members(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -95,8 +97,30 @@ func (d *Document) Members(v any) {
 			d.fail(err)
 			return
 		}
-		d.Member(key.(string), raw)
+		if !bytes.HasPrefix(raw, []byte("[{")) {
+			d.Member(key.(string), raw)
+			continue
+		}
+		var elements []json.RawMessage
+		d.fail(json.Unmarshal(raw, &elements))
+		d.Array(key.(string))
+		for _, e := range elements {
+			d.Element(e)
+		}
 	}
+}
+
+// Base64 writes a member whose value is what r gives, in base64.
+func (d *Document) Base64(name string, r io.Reader) {
+	d.name(name)
+	d.text("\"")
+	if d.err == nil {
+		e := base64.NewEncoder(base64.StdEncoding, d.w)
+		_, err := io.Copy(e, r)
+		d.fail(err)
+		d.fail(e.Close())
+	}
+	d.text("\"")
 }
 
 func (d *Document) fail(err error) {

@@ -23,6 +23,9 @@ type Column struct {
 	Right bool // numbers
 	Cut   Cut
 	Min   int // columns that a cut leaves, at least
+	// Dull is what a cell says that says nothing, "0 B": where room is short, a
+	// column of such cells alone is left out before anything is cut.
+	Dull string
 }
 
 // Cell is the text of one cell.
@@ -51,7 +54,7 @@ type Table struct {
 	w      *bufio.Writer
 	screen Screen
 	cols   []Column
-	width  []int // nil until fixed
+	width  []int // nil until fixed; -1 for a column that is left out
 	rows   [][]Cell
 }
 
@@ -119,6 +122,12 @@ func (t *Table) layout() {
 		over += w
 	}
 	over -= t.screen.Width
+	for i := len(t.cols) - 1; i >= 0 && over > 0; i-- {
+		if t.dull(i) {
+			over -= t.width[i] + gap
+			t.width[i] = -1
+		}
+	}
 	// One column off the widest that may still give way, until all fits: wide
 	// columns end up equally wide and narrow ones whole.
 	for ; over > 0; over-- {
@@ -138,12 +147,29 @@ func (t *Table) layout() {
 	}
 }
 
+// dull reports whether column i can be left out: every row is known, and says
+// nothing there.
+func (t *Table) dull(i int) bool {
+	if t.cols[i].Dull == "" || len(t.rows) == 0 || len(t.rows) >= layoutRows {
+		return false
+	}
+	for _, r := range t.rows {
+		if r[i].Text != t.cols[i].Dull {
+			return false
+		}
+	}
+	return true
+}
+
 func (t *Table) print(row []Cell) error {
 	last := len(row) - 1
-	for last > 0 && row[last].Text == "" {
+	for last > 0 && (row[last].Text == "" || t.width[last] < 0) {
 		last--
 	}
 	for i := 0; i <= last; i++ {
+		if t.width[i] < 0 {
+			continue
+		}
 		s, w := row[i].Text, t.width[i]
 		n := text.StringWidth(s)
 		if n > w && t.screen.Width > 0 {
