@@ -80,6 +80,29 @@ func BenchmarkStreamHandlesLarge(b *testing.B) {
 	}
 }
 
+func BenchmarkDecodeMedium(b *testing.B) {
+	var in bytes.Buffer
+	require.NoError(b, metadata.Encode(&in, scale.Checkpoint(scale.Medium)))
+	oneCore(b)
+	b.SetBytes(int64(in.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := metadata.Decode(bytes.NewReader(in.Bytes()), nil)
+		require.NoError(b, err)
+	}
+}
+
+func BenchmarkDumpMedium(b *testing.B) {
+	var in bytes.Buffer
+	require.NoError(b, metadata.Encode(&in, scale.Checkpoint(scale.Medium)))
+	oneCore(b)
+	b.SetBytes(int64(in.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		require.NoError(b, metadata.Dump(io.Discard, bytes.NewReader(in.Bytes()), nil))
+	}
+}
+
 // A small file: what each of thousands of snapshots costs.
 func BenchmarkDecodeSmall(b *testing.B) {
 	g := testdata.Golden(b, "f120-rocksdb-chain")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidemark/tidemark/internal/javaio"
 )
@@ -77,6 +78,7 @@ type dumper struct {
 	most  int
 	uids  UIDNames
 	notes []string // of the field that comes last
+	text  []byte   // scratch of line
 	err   error
 }
 
@@ -107,18 +109,41 @@ func (p *dumper) line(offset, n int64, text, comment string) {
 	if p.err != nil {
 		return
 	}
-	last := max(offset, offset+n-1)
-	pad := strings.Repeat(" ", max(0, 2*dumpWidth-len([]rune(text))))
-	if comment == "" {
-		_, p.err = fmt.Fprintf(p.w, "%0*d-%0*d: %s\n", p.width, offset, p.width, last, text)
-		return
+	b := p.text[:0]
+	b = appendPadded(b, offset, p.width)
+	b = append(b, '-')
+	b = appendPadded(b, max(offset, offset+n-1), p.width)
+	b = append(b, ": "...)
+	b = append(b, text...)
+	if comment != "" {
+		for range 2*dumpWidth - utf8.RuneCountInString(text) {
+			b = append(b, ' ')
+		}
+		b = append(b, "  # "...)
+		b = append(b, printable(comment)...)
 	}
-	_, p.err = fmt.Fprintf(p.w, "%0*d-%0*d: %s%s  # %s\n", p.width, offset, p.width, last, text, pad, printable(comment))
+	p.text = append(b, '\n')
+	_, p.err = p.w.Write(p.text)
+}
+
+// appendPadded appends n with zeros in front.
+func appendPadded(b []byte, n int64, width int) []byte {
+	digits := 1
+	for v := n; v >= 10; v /= 10 {
+		digits++
+	}
+	for ; digits < width; digits++ {
+		b = append(b, '0')
+	}
+	return strconv.AppendInt(b, n, 10)
 }
 
 // printable keeps control characters of names out of the terminal.
 func printable(s string) string {
 	for _, r := range s {
+		if r < utf8.RuneSelf && r >= ' ' && r != 0x7f {
+			continue
+		}
 		if !strconv.IsPrint(r) {
 			q := strconv.Quote(s)
 			return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
@@ -201,7 +226,7 @@ func (p *dumper) number(t traced) string {
 	if i := strings.LastIndexByte(t.field, '.'); i >= 0 {
 		parent, name = t.field[:i], t.field[i+1:]
 	}
-	comment := fmt.Sprintf("%s %d", t.field, t.value)
+	comment := t.field + " " + strconv.FormatInt(t.value, 10)
 	meaning := ""
 	switch {
 	case parent == "" && name == "magic":

@@ -25,6 +25,10 @@ type Shape struct {
 // 1,000 subtasks of 50 shared files each.
 var Large = Shape{}
 
+// Medium has 50,000 shared files: one operator with 1,000 subtasks of 50 shared
+// and 5 private files and a metadata file each, on S3.
+var Medium = Shape{Operators: 1, SharedFiles: 50, PrivateFiles: 5, Root: "s3://prod-flink/checkpoints"}
+
 func (s Shape) withDefaults() Shape {
 	def := func(n *int, v int) {
 		if *n == 0 {
