@@ -13,6 +13,7 @@ const (
 	pkgCEP     = "org.apache.flink.cep.nfa."
 	pkgStream  = "org.apache.flink.streaming."
 	pkgWindow  = "org.apache.flink.streaming.api.windowing.windows."
+	pkgTypes   = "org.apache.flink.types."
 	pkgSQLWin  = "org.apache.flink.table.runtime.operators.window."
 )
 
@@ -90,16 +91,16 @@ var primitives = []kindEncoding{
 // valueClasses are the classes behind classOnly snapshots whose bytes are known:
 // Flink's Value types, and the Hadoop Writables that wrap one number.
 var valueClasses = map[string]kindEncoding{
-	"org.apache.flink.types.BooleanValue":  {"", KindBoolean, encBool},
-	"org.apache.flink.types.ByteValue":     {"", KindByte, encI8},
-	"org.apache.flink.types.ShortValue":    {"", KindShort, encI16},
-	"org.apache.flink.types.IntValue":      {"", KindInt, encI32},
-	"org.apache.flink.types.LongValue":     {"", KindLong, encI64},
-	"org.apache.flink.types.FloatValue":    {"", KindFloat, encF32},
-	"org.apache.flink.types.DoubleValue":   {"", KindDouble, encF64},
-	"org.apache.flink.types.CharValue":     {"", KindChar, encChar},
-	"org.apache.flink.types.StringValue":   {"", KindString, encStringValue},
-	"org.apache.flink.types.NullValue":     {"", KindNull, encVoid},
+	pkgTypes + "BooleanValue":              {"", KindBoolean, encBool},
+	pkgTypes + "ByteValue":                 {"", KindByte, encI8},
+	pkgTypes + "ShortValue":                {"", KindShort, encI16},
+	pkgTypes + "IntValue":                  {"", KindInt, encI32},
+	pkgTypes + "LongValue":                 {"", KindLong, encI64},
+	pkgTypes + "FloatValue":                {"", KindFloat, encF32},
+	pkgTypes + "DoubleValue":               {"", KindDouble, encF64},
+	pkgTypes + "CharValue":                 {"", KindChar, encChar},
+	pkgTypes + "StringValue":               {"", KindString, encStringValue},
+	pkgTypes + "NullValue":                 {"", KindNull, encVoid},
 	"org.apache.hadoop.io.BooleanWritable": {"", KindBoolean, encBool},
 	"org.apache.hadoop.io.ByteWritable":    {"", KindByte, encI8},
 	"org.apache.hadoop.io.ShortWritable":   {"", KindShort, encI16},

@@ -36,15 +36,20 @@ type DecodeOptions struct {
 	// Kryo is the major version of the Kryo that wrote: Flink 1.x has version 2,
 	// Flink 2.x version 5. The bytes do not tell; KryoAuto tries.
 	Kryo KryoVersion
+	// Classes are POJO types by Java class: those of subclasses that a snapshot
+	// lacks because they were first met after it was taken, and the fields of
+	// classes that Kryo writes field by field. A Decoder does not change it.
+	Classes Classes
 }
 
 // Decoder reads values of one Type. It keeps scratch space and is not for
 // concurrent use; a Type may have any number of Decoders.
 type Decoder struct {
-	t      *Type
-	framed bool
-	strict bool
-	unsure bool // something in t may turn out opaque
+	t       *Type
+	framed  bool
+	strict  bool
+	classes Classes
+	unsure  bool // something in t may turn out opaque
 
 	text      []byte // scratch for strings
 	num       [16]byte
@@ -67,7 +72,7 @@ func NewDecoder(t *Type, opts *DecodeOptions) *Decoder {
 	d := &Decoder{t: t}
 	if opts != nil {
 		d.framed, d.strict = opts.Framed, opts.Strict
-		d.kryo.version = opts.Kryo
+		d.kryo.version, d.classes = opts.Kryo, opts.Classes
 	}
 	t.Walk(func(n *Type) bool {
 		if n.Kind == KindOpaque || n.Kind == KindDynamic || len(n.Unregistered) > 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"math"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -13,6 +14,7 @@ import (
 //   - numbers, strings and booleans as such; NaN and the infinities as strings;
 //     BigInteger, BigDecimal, DECIMAL, UUID and the java.time types as strings in
 //     Java's form; char as a string of one unit. An unpaired surrogate is escaped
+//   - Flink's mutable Value types (IntValue and so on) as strings, their toString
 //   - bytes as {"base64":…}; Date, SQL Date and Time as epoch milliseconds; SQL
 //     Timestamp as {"millis":…,"nanos":…}
 //   - tuples, arrays, lists and sets as arrays, sets sorted by their elements' text;
@@ -117,12 +119,14 @@ func (j *jsonVisitor) Null(*Type) {
 	j.done()
 }
 
-func (j *jsonVisitor) Bool(_ *Type, v bool) {
+func (j *jsonVisitor) Bool(t *Type, v bool) {
 	j.value()
-	if v {
-		j.dst = append(j.dst, "true"...)
-	} else {
-		j.dst = append(j.dst, "false"...)
+	if t.asText {
+		j.dst = append(j.dst, '"')
+	}
+	j.dst = strconv.AppendBool(j.dst, v)
+	if t.asText {
+		j.dst = append(j.dst, '"')
 	}
 	j.done()
 }
@@ -135,7 +139,11 @@ func (j *jsonVisitor) Int(t *Type, v int64) {
 	case KindLocalTime:
 		j.dst = append(appendTime(append(j.dst, '"'), v/1e9, int32(v%1e9), false), '"')
 	default:
-		j.dst = appendInt(j.dst, v)
+		if t.asText {
+			j.dst = append(appendInt(append(j.dst, '"'), v), '"')
+		} else {
+			j.dst = appendInt(j.dst, v)
+		}
 	}
 	j.done()
 }
@@ -146,7 +154,7 @@ func (j *jsonVisitor) Float(t *Type, v float64) {
 	if t.Kind == KindFloat {
 		bits = 32
 	}
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	if math.IsNaN(v) || math.IsInf(v, 0) || t.asText {
 		j.dst = append(appendFloat(append(j.dst, '"'), v, bits), '"')
 	} else {
 		j.dst = appendFloat(j.dst, v, bits)

@@ -29,8 +29,12 @@ type kryoState struct {
 	names   []string    // of classes, in the order of their first mention
 	nameAt  []int       // where that was
 	refs    []kryoRef   // objects, likewise
-	replay  bool        // a reference is being followed: nothing new is recorded
-	left    int         // steps of following references still allowed
+	// generics are the classes of the parts of the collection about to be read, where
+	// its field's declaration tells them.
+	generics [2]*Type
+	generic  [2]kryoClass
+	replay   bool // a reference is being followed: nothing new is recorded
+	left     int  // steps of following references still allowed
 }
 
 type kryoRef struct {
@@ -286,6 +290,12 @@ var kryoIDOf = func() map[string]int {
 func (d *Decoder) kryoNamed(name string) kryoClass {
 	if c, ok := kryoClasses[name]; ok {
 		return c
+	}
+	if t := d.classes[name]; t != nil && t.Kind == KindPOJO {
+		return kryoClass{name: name, t: t, read: kryoFields}
+	}
+	if t := d.classes[name]; t != nil && t.Kind == KindEnum {
+		return kryoClass{name: name, t: t, read: kryoEnum, boxed: d.kryo.current == Kryo5}
 	}
 	return kryoClass{name: name, t: &Type{JavaClass: name}}
 }
@@ -750,6 +760,7 @@ func (d *Decoder) kryoComparator(b []byte, i int) (int, error) {
 func (d *Decoder) kryoElements(c *kryoClass, b []byte, i int, sorted bool, v Visitor) (int, error) {
 	var err error
 	n, same := 0, false
+	generic := d.takeGenerics()
 	if d.kryo.current == Kryo5 {
 		if i >= len(b) {
 			return i, ErrShort
@@ -786,6 +797,20 @@ func (d *Decoder) kryoElements(c *kryoClass, b []byte, i int, sorted bool, v Vis
 		return i, ErrShort
 	}
 	v.Begin(c.t, n)
+	if generic[0] != nil && d.kryo.current == Kryo5 { // the flag says that there are nulls
+		for k := range n {
+			if same {
+				i, err = d.kryoOrNull(generic[0], b, i, v)
+			} else {
+				i, err = d.kryoPayload(generic[0], b, i, v)
+			}
+			if err != nil {
+				return i, inElement(err, k)
+			}
+		}
+		v.End(c.t)
+		return i, nil
+	}
 	if same {
 		elem, next, null, err := d.kryoClass(d.kryoRoot(), b, i)
 		if err != nil {
@@ -823,12 +848,32 @@ func (d *Decoder) kryoElements(c *kryoClass, b []byte, i int, sorted bool, v Vis
 		return i, nil
 	}
 	for k := range n {
-		if i, err = d.kryoObject(d.kryoRoot(), b, i, v); err != nil {
+		if i, err = d.kryoPart(generic[0], b, i, v); err != nil {
 			return i, inElement(err, k)
 		}
 	}
 	v.End(c.t)
 	return i, nil
+}
+
+// takeGenerics gives the classes that a field's generics tell, once.
+func (d *Decoder) takeGenerics() (g [2]*kryoClass) {
+	for k, t := range d.kryo.generics {
+		if t != nil {
+			c := d.kryo.generic[k]
+			g[k] = &c
+		}
+	}
+	d.kryo.generics = [2]*Type{}
+	return g
+}
+
+// kryoPart reads an element, key or value: without its class if that is known.
+func (d *Decoder) kryoPart(c *kryoClass, b []byte, i int, v Visitor) (int, error) {
+	if c != nil {
+		return d.kryoOrNull(c, b, i, v)
+	}
+	return d.kryoObject(d.kryoRoot(), b, i, v)
 }
 
 // kryoFlagged reads a number whose first byte has a flag in its high bit.
@@ -862,6 +907,7 @@ func kryoMap(d *Decoder, c *kryoClass, b []byte, i int, v Visitor) (int, error) 
 // their class.
 func (d *Decoder) kryoEntries(c *kryoClass, b []byte, i int, sorted bool, v Visitor) (int, error) {
 	var err error
+	generic := d.takeGenerics()
 	five := d.kryo.current == Kryo5
 	if sorted && !five {
 		if i, err = d.kryoComparator(b, i); err != nil {
@@ -887,17 +933,17 @@ func (d *Decoder) kryoEntries(c *kryoClass, b []byte, i int, sorted bool, v Visi
 	if n > (len(b)-i)/2 {
 		return i, ErrShort
 	}
-	return d.kryoPairs(c, n, b, i, v)
+	return d.kryoPairs(c, n, generic, b, i, v)
 }
 
-func (d *Decoder) kryoPairs(c *kryoClass, n int, b []byte, i int, v Visitor) (int, error) {
+func (d *Decoder) kryoPairs(c *kryoClass, n int, generic [2]*kryoClass, b []byte, i int, v Visitor) (int, error) {
 	v.Begin(c.t, n)
 	var err error
 	for k := range n {
-		if i, err = d.kryoObject(d.kryoRoot(), b, i, v); err != nil {
+		if i, err = d.kryoPart(generic[0], b, i, v); err != nil {
 			return i, in(inElement(err, k), "key")
 		}
-		if i, err = d.kryoObject(d.kryoRoot(), b, i, v); err != nil {
+		if i, err = d.kryoPart(generic[1], b, i, v); err != nil {
 			return i, inElement(err, k)
 		}
 	}
@@ -913,7 +959,7 @@ func kryoEmpty(d *Decoder, c *kryoClass, b []byte, i int, v Visitor) (int, error
 
 func kryoSingleton(d *Decoder, c *kryoClass, b []byte, i int, v Visitor) (int, error) {
 	if c.t.Kind == KindMap {
-		return d.kryoPairs(c, 1, b, i, v)
+		return d.kryoPairs(c, 1, [2]*kryoClass{}, b, i, v)
 	}
 	v.Begin(c.t, 1)
 	i, err := d.kryoObject(d.kryoRoot(), b, i, v)
@@ -937,7 +983,7 @@ func kryoImmutable(d *Decoder, c *kryoClass, b []byte, i int, v Visitor) (int, e
 		return i, ErrShort
 	}
 	if c.t.Kind == KindMap {
-		return d.kryoPairs(c, int(n), b, i, v)
+		return d.kryoPairs(c, int(n), [2]*kryoClass{}, b, i, v)
 	}
 	v.Begin(c.t, int(n))
 	for k := range n {
@@ -958,7 +1004,75 @@ func kryoAsList(d *Decoder, c *kryoClass, b []byte, i int, v Visitor) (int, erro
 	return d.opaqueHere(c.t, c.name, b, i, v)
 }
 
-// kryoJava reads what Flink hands to Java serialization: throwables.
-func kryoJava(d *Decoder, c *kryoClass, b []byte, i int, v Visitor) (int, error) {
-	return d.walkJava(c.t, b, i, v)
+// kryoEnum reads an enum: its ordinal plus one.
+func kryoEnum(d *Decoder, c *kryoClass, b []byte, i int, v Visitor) (int, error) {
+	n, next, err := kryoVarint(b, i)
+	switch {
+	case err != nil:
+		return i, err
+	case n == 0:
+		v.Null(c.t)
+	case int(n) > len(c.t.Symbols):
+		return i, bad(i, "Kryo enum", fmt.Sprintf("is constant %d of %d", n-1, len(c.t.Symbols)))
+	default:
+		v.Text(c.t, d.scratch(c.t.Symbols[n-1]))
+	}
+	return next, nil
+}
+
+// kryoFields reads an object of a class whose fields are known, as FieldSerializer
+// writes it: the fields by name, without names. A primitive stands alone; a field of
+// a final class has a marker, of any other class the class too.
+func kryoFields(d *Decoder, c *kryoClass, b []byte, i int, v Visitor) (int, error) {
+	v.Begin(c.t, len(c.t.Fields))
+	var err error
+	for k := range c.t.Fields {
+		f := &c.t.Fields[k]
+		v.Field(k, f.Name)
+		if i, err = d.kryoField(f.Type, b, i, v); err != nil {
+			return i, inField(err, c.t, k)
+		}
+	}
+	v.End(c.t)
+	return i, nil
+}
+
+func (d *Decoder) kryoField(t *Type, b []byte, i int, v Visitor) (int, error) {
+	switch t.Kind {
+	case KindBoolean, KindByte, KindShort, KindInt, KindLong, KindFloat, KindDouble, KindChar:
+		c := kryoClass{t: t}
+		switch t.Kind {
+		case KindInt:
+			c.t = typeInt
+			return kryoNumber(d, &c, b, i, v)
+		case KindLong:
+			return kryoNumber(d, &c, b, i, v)
+		}
+		return kryoFixed(d, &c, b, i, v)
+	case KindNullable: // a boxed primitive
+		if c, ok := kryoClasses[t.Args[0].javaName()]; ok {
+			return d.kryoOrNull(&c, b, i, v)
+		}
+		return d.kryoField(t.Args[0], b, i, v)
+	case KindString, KindBytes, KindArray:
+		if c, ok := kryoClasses[t.javaName()]; ok {
+			return d.kryoOrNull(&c, b, i, v)
+		}
+	case KindEnum:
+		c := kryoClass{name: t.JavaClass, t: t, read: kryoEnum, boxed: d.kryo.current == Kryo5}
+		return d.kryoOrNull(&c, b, i, v)
+	case KindList, KindSet, KindMap:
+		// The field's generics tell the serializers of final classes' values.
+		d.kryo.generics = [2]*Type{}
+		for k, a := range t.Args {
+			if c, ok := kryoClasses[a.javaName()]; ok && a.Kind != KindList && a.Kind != KindMap && a.Kind != KindSet && a.Kind != KindDate {
+				d.kryo.generics[k] = c.t
+				d.kryo.generic[k] = c
+			}
+		}
+		end, err := d.kryoObject(d.kryoRoot(), b, i, v)
+		d.kryo.generics = [2]*Type{}
+		return end, err
+	}
+	return d.kryoObject(d.kryoRoot(), b, i, v)
 }

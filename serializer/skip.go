@@ -278,6 +278,9 @@ func (d *Decoder) pojoHead(t *Type, b []byte, i int) (sub *Type, flags byte, nex
 				return s.Type, flags, i + 3 + n, nil
 			}
 		}
+		if c := d.classes[string(name)]; c != nil && c.Kind == KindPOJO {
+			return c, flags, i + 3 + n, nil
+		}
 		return nil, flags, i, &OpaqueError{Class: string(name), Offset: i}
 	case pojoTagged:
 		if len(b)-i < 2 {

@@ -288,6 +288,7 @@ func simple(kind Kind, enc encoding) func(*snapReader, *Type) {
 			return
 		}
 		t.Kind, t.enc = kind, enc
+		t.asText = strings.HasSuffix(t.Class, "ValueSerializerSnapshot") && strings.HasPrefix(t.Class, pkgBase)
 	}
 }
 
@@ -379,6 +380,7 @@ func classOnly(s *snapReader, t *Type) {
 	t.JavaClass = s.utf()
 	if v, ok := valueClasses[t.JavaClass]; ok {
 		t.Kind, t.enc = v.kind, v.enc
+		t.asText = strings.HasPrefix(t.JavaClass, pkgTypes)
 	}
 }
 

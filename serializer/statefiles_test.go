@@ -74,10 +74,11 @@ type record struct {
 }
 
 type stateReader struct {
-	t      testing.TB
-	kryo   serializer.KryoVersion
-	blocks int
-	opaque map[string]int
+	t       testing.TB
+	kryo    serializer.KryoVersion
+	classes serializer.Classes
+	blocks  int
+	opaque  map[string]int
 }
 
 func readMetadata(t testing.TB, path string) *metadata.Checkpoint {
@@ -189,7 +190,7 @@ func (r *stateReader) note(unknown []serializer.UnknownError) {
 func unsnappy(b []byte) ([]byte, error) { return io.ReadAll(snappy.NewReader(bytes.NewReader(b))) }
 
 func (r *stateReader) decoder(t *serializer.Type, framed bool) *serializer.Decoder {
-	return serializer.NewDecoder(t, &serializer.DecodeOptions{Framed: framed, Strict: true, Kryo: r.kryo})
+	return serializer.NewDecoder(t, &serializer.DecodeOptions{Framed: framed, Strict: true, Kryo: r.kryo, Classes: r.classes})
 }
 
 func (r *stateReader) heap(m *serializer.KeyedBackendMeta, op *metadata.OperatorState, kg int, b []byte, emit func(record)) error {

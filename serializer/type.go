@@ -52,6 +52,7 @@ type Type struct {
 	flag      bool  // row kind bits, null mask, optional field: by encoding
 	size      int32 // bytes of every value; -1 if they differ
 	min       int32 // least bytes of a value
+	asText    bool  // one of Flink's mutable Value types, whose JSON is their toString
 	pad       int32 // Nullable: bytes after a null
 	symbolIDs []int32
 	label     string // full name of an Avro type
