@@ -434,12 +434,13 @@ func TestEncodeForARelease(t *testing.T) {
 		})
 	}
 	require.Error(t, EncodeWith(io.Discard, incremental, &EncodeOptions{Release: "new"}))
+	require.ErrorContains(t, EncodeWith(io.Discard, mustDecode(t, examples(t)[7]), &EncodeOptions{Release: "2.9"}), "version: is read by no released Flink that is known")
 	finished := mustDecode(t, examples(t)[3])
 	require.ErrorContains(t, EncodeWith(io.Discard, finished, &EncodeOptions{Release: "1.13"}), "operator[0].subtask[1]: finished operators and subtasks need Flink 1.14, not 1.13")
 }
 
 func TestVersionForRelease(t *testing.T) {
-	for release, want := range map[string]int32{"1.3": 2, "1.10.1": 2, "1.11": 3, "1.15": 3, "1.16": 4, "1.20.0": 4, "2.0": 5, "2.1": 6, "2.3.0": 6} {
+	for release, want := range map[string]int32{"1.3": 2, "1.10.1": 2, "1.11": 3, "1.15": 3, "1.16": 4, "1.20.0": 4, "2.0": 5, "2.1": 6, "2.3.0": 6, "3.0": 6} {
 		v, err := VersionFor(release)
 		require.NoError(t, err)
 		require.Equal(t, want, v, release)

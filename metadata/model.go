@@ -51,7 +51,8 @@ const (
 // String is a Java string with its bytes as they stand in the file.
 type String = javaio.String
 
-// Checkpoint is the decoded content of one _metadata object.
+// Checkpoint is the decoded content of one _metadata object: plain data, safe
+// for concurrent use as long as nobody changes it.
 type Checkpoint struct {
 	Version      int32
 	ID           int64

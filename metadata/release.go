@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -29,6 +30,10 @@ func parseRelease(s string) (release, error) {
 	return release{}, fmt.Errorf("%q is no Flink release, such as 1.20", s)
 }
 
+// unreleased is later than any release: version 7 stands in no Flink that was
+// released when this was written.
+var unreleased = release{math.MaxInt, 0}
+
 // The first release that reads a format version.
 var versionSince = [MaxVersion + 1]release{
 	2: {1, 3},
@@ -36,7 +41,7 @@ var versionSince = [MaxVersion + 1]release{
 	4: {1, 16},
 	5: {2, 0},
 	6: {2, 1},
-	7: {2, 4}, // unreleased when this was written
+	7: unreleased,
 }
 
 // The first release that reads a handle tag. Changelog handles (8 to 10) came
@@ -52,7 +57,9 @@ var tagSince = [...]release{
 }
 
 func (e *encoder) checkVersion(v int32) {
-	if s := versionSince[v]; e.release.before(s.major, s.minor) {
+	if s := versionSince[v]; s == unreleased {
+		e.problem("version", "is read by no released Flink that is known")
+	} else if e.release.before(s.major, s.minor) {
 		e.problem("version", "needs Flink %s, not %s", s, e.release)
 	}
 }

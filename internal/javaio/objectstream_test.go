@@ -350,14 +350,36 @@ func FuzzObjectStream(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := NewObjectReader(b)
-		for err == nil {
-			var v Value
-			if v, err = r.Next(); err == nil {
-				require.NoError(t, Format(io.Discard, v))
-				List(v)
-				MapEntries(v)
+		var values []Value
+		var err error
+		used := allocated(func() {
+			var r *ObjectReader
+			r, err = NewObjectReader(b)
+			for err == nil {
+				var v Value
+				if v, err = r.Next(); err == nil {
+					values = append(values, v)
+				}
 			}
+		})
+		if used > uint64(150*len(b))+1<<20 {
+			t.Fatalf("%d bytes allocated for %d of input: %v", used, len(b), err)
+		}
+		for _, v := range values {
+			require.NoError(t, Format(io.Discard, v))
+			List(v)
+			MapEntries(v)
+		}
+		end := 0
+		v, n, err1 := TraceObjectStream(b, func(from, to int, what string) {
+			require.Equal(t, end, from)
+			require.LessOrEqual(t, from, to)
+			end = to
+		})
+		if err1 == nil {
+			require.Equal(t, n, end)
+			require.NotEmpty(t, values)
+			require.IsType(t, values[0], v)
 		}
 		if err != io.EOF && !errors.Is(err, damage.ErrCorrupt) && !errors.Is(err, damage.ErrUnsupportedVersion) {
 			t.Fatalf("%v\n%s", err, hex.Dump(b))
