@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/internal/damage"
+	"github.com/tidemark/tidemark/internal/testdata"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden texts anew")
@@ -383,6 +384,63 @@ func FuzzObjectStream(f *testing.F) {
 		}
 		if err != io.EOF && !errors.Is(err, damage.ErrCorrupt) && !errors.Is(err, damage.ErrUnsupportedVersion) {
 			t.Fatalf("%v\n%s", err, hex.Dump(b))
+		}
+	})
+}
+
+// Every stream that stands anywhere in the shared data: checkpoint properties,
+// and what table serializers embed in their snapshots.
+func TestEveryStreamInRealFiles(t *testing.T) {
+	classes := map[string]int{}
+	for _, dir := range []string{testdata.Shared(t) + "/goldens/data", testdata.Corpus(t)} {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for i := 0; ; {
+				at := bytes.Index(b[i:], []byte{0xac, 0xed, 0, 5})
+				if at < 0 {
+					return nil
+				}
+				v, n, err := ReadObjectStream(b[i+at:])
+				require.NoError(t, err, "%s at byte %d", path, i+at)
+				require.NoError(t, Format(io.Discard, v))
+				if o, ok := v.(*Object); ok {
+					classes[o.ClassName()]++
+				}
+				i += at + n
+			}
+		}))
+	}
+	t.Log(classes)
+	require.NotZero(t, classes["org.apache.flink.runtime.checkpoint.CheckpointProperties"])
+	require.NotZero(t, classes["org.apache.flink.table.types.logical.BigIntType"])
+}
+
+func FuzzString(f *testing.F) {
+	for _, s := range []string{"", "abc", "\xc0\x80", "\xed\xa0\xbd\xed\xb8\x80", "\xed\xa0\x80", "\xe0\x80\x80", "\x00", "\xff"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := String(b)
+		text := s.Go()
+		again := NewString(text)
+		require.True(t, again.Valid(), "%q", text)
+		if s.Valid() {
+			require.Equal(t, text, again.Go())
+			w, err := AppendUTF(nil, s)
+			if len(s) > MaxStringBytes {
+				require.Error(t, err)
+				return
+			}
+			r := NewReader(w)
+			require.Equal(t, s, r.UTF())
+			require.NoError(t, r.Err())
+			require.Zero(t, r.Len())
 		}
 	})
 }
