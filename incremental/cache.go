@@ -65,7 +65,11 @@ func (d *Database) openTable(ctx context.Context, t *Table) (*sst.Reader, error)
 		return nil, err
 	}
 	opts := d.readerOptions(t)
-	return sst.Open(ctx, src, &opts)
+	r, err := sst.Open(ctx, src, &opts)
+	if err != nil {
+		return nil, d.missing(t.name, err)
+	}
+	return r, nil
 }
 
 // admit counts an opened table and drops the least recently used ones.

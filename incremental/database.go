@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental/manifest"
 	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/internal/damage"
@@ -59,7 +61,6 @@ type Database struct {
 	fromManifest bool
 	lastSequence uint64
 	manifestName string
-	manifestErr  error
 }
 
 // Open reads the MANIFEST among files and resolves the live tables of each column
@@ -106,6 +107,19 @@ func (d *Database) corrupt(local, detail string) error {
 	return &damage.Error{Name: d.fileName(local), Offset: -1, Detail: detail, Err: damage.ErrCorrupt}
 }
 
+// isDamage says that err is about bytes that are wrong or not understood.
+func isDamage(err error) bool {
+	return errors.Is(err, damage.ErrCorrupt) || errors.Is(err, damage.ErrUnsupportedVersion)
+}
+
+// missing makes damage of the store's word that a file of the handle is not there.
+func (d *Database) missing(local string, err error) error {
+	if errors.Is(err, blobstore.ErrNotExist) || errors.Is(err, fs.ErrNotExist) {
+		return &damage.Error{Name: d.fileName(local), Offset: -1, Detail: "is listed in the handle but not in the store", Err: fmt.Errorf("%w: %w", damage.ErrCorrupt, err)}
+	}
+	return err
+}
+
 // tolerate is nil if damage may be passed by, after it was told to OnDamage.
 func (d *Database) tolerate(err error) error {
 	if d.onDamage == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -137,9 +151,9 @@ func (d *Database) readVersion(ctx context.Context) (*manifest.Version, error) {
 		if !ok {
 			return nil, d.corrupt("CURRENT", "is not listed, but more than one MANIFEST is")
 		}
-		data, err := readFile(ctx, current, 64)
+		data, err := d.readFile(ctx, "CURRENT", current, 4096)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d.fileName("CURRENT"), err)
+			return nil, err
 		}
 		name, err := manifest.Current(data, &manifest.Options{Name: d.fileName("CURRENT")})
 		if err != nil {
@@ -150,18 +164,18 @@ func (d *Database) readVersion(ctx context.Context) (*manifest.Version, error) {
 		}
 		d.manifestName = name
 	}
-	data, err := readFile(ctx, d.files[d.manifestName], maxManifestBytes)
+	data, err := d.readFile(ctx, d.manifestName, d.files[d.manifestName], maxManifestBytes)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.fileName(d.manifestName), err)
+		return nil, err
 	}
 	return manifest.Decode(data, &manifest.Options{Name: d.fileName(d.manifestName)})
 }
 
 // readFile reads a whole small file.
-func readFile(ctx context.Context, src sst.Source, limit int64) ([]byte, error) {
+func (d *Database) readFile(ctx context.Context, local string, src sst.Source, limit int64) ([]byte, error) {
 	size := src.Size()
 	if size > limit {
-		return nil, fmt.Errorf("has %d bytes, more than %d: %w", size, limit, damage.ErrCorrupt)
+		return nil, d.corrupt(local, fmt.Sprintf("has %d bytes, more than %d", size, limit))
 	}
 	// The size comes from a handle: grow with what is really there.
 	var buf []byte
@@ -171,9 +185,12 @@ func readFile(ctx context.Context, src sst.Source, limit int64) ([]byte, error) 
 		m, err := src.ReadAt(ctx, buf[off:], off)
 		if int64(m) < n {
 			if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("ends at byte %d, not at its size of %d: %w", off+int64(m), size, damage.ErrCorrupt)
+				return nil, &damage.Error{Name: d.fileName(local), Offset: off + int64(m), Detail: fmt.Sprintf("the file ends here, not at its size of %d bytes", size), Err: damage.ErrCorrupt}
 			}
-			return nil, err
+			if err = d.missing(local, err); isDamage(err) {
+				return nil, err
+			}
+			return nil, fmt.Errorf("%s: %w", d.fileName(local), err)
 		}
 		off += n
 	}

@@ -154,6 +154,8 @@ func goldenCounts(t *testing.T, cases []*testdata.Case) {
 				db, err := incremental.Open(context.Background(), h.files, &incremental.Options{Name: name})
 				require.NoError(t, err)
 				require.True(t, db.FromManifest())
+				_, err = db.Verify(context.Background(), &incremental.VerifyOptions{OnDamage: func(f incremental.Finding) { t.Error(f.File, f.Family, f.Err) }})
+				require.NoError(t, err)
 				for _, f := range db.Families() {
 					lower, upper := h.bounds()
 					it := f.Scan(context.Background(), &incremental.ScanOptions{Lower: lower, Upper: upper})

@@ -107,6 +107,9 @@ func (c *matrixCase) check(t *testing.T) {
 		c.checkSplit(t, f, want)
 	}
 	require.Equal(t, len(c.want), names, "families")
+	summary, err := db.Verify(ctx, &incremental.VerifyOptions{Workers: 2, OnDamage: func(f incremental.Finding) { t.Error(f.File, f.Family, f.Err) }})
+	require.NoError(t, err)
+	require.NotZero(t, summary.Tables)
 	c.checkTables(t)
 	c.checkWithoutManifest(t)
 }

@@ -1,6 +1,7 @@
 package sst
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -38,8 +39,9 @@ type Footer struct {
 	Metaindex           Handle
 	Index               Handle // null from format version 6 on: the metaindex has it
 	Offset              int64  // where the footer begins
-	// padding says that the unused bytes of the handles are not all zero.
-	padded bool
+	// odd says that the handles do not stand as a writer puts them: varints that
+	// are longer than they need be, or bytes behind them that are not zero.
+	odd bool
 }
 
 // decodeFooter reads the footer at the end of tail, the last bytes of a file of
@@ -94,11 +96,11 @@ func (f *Footer) decodeHandles(b []byte, off int64) error {
 	if f.Index, m = decodeHandle(b[n:]); m <= 0 {
 		return corrupt(off+int64(n), "footer.index", "is not a block handle")
 	}
-	for _, c := range b[n+m:] {
-		if c != 0 {
-			f.padded = true
-		}
+	want := make([]byte, 0, 40)
+	for _, v := range []uint64{f.Metaindex.Offset, f.Metaindex.Size, f.Index.Offset, f.Index.Size} {
+		want = binary.AppendUvarint(want, v)
 	}
+	f.odd = !bytes.Equal(b, want[:len(b)])
 	return nil
 }
 

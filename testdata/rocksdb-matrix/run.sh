@@ -2,6 +2,7 @@
 # Writes the databases of the matrix with one writer:
 #
 #   run.sh frocksdb6|frocksdb8|rocksdb10 OUT [CASE...]
+#   run.sh WRITER OUT bench ENTRIES VALUE_BYTES     one database for benchmarks
 #
 # Needs a JDK 17 and Maven. Classes and the library are kept in target/ beside
 # this script, so that a second run starts at once.

@@ -63,6 +63,10 @@ public final class Main {
         RocksDB.loadLibrary();
         Main m = new Main(args[0], Path.of(args[1]));
         List<String> only = Arrays.asList(args).subList(2, args.length);
+        if (only.size() == 3 && only.get(0).equals("bench")) {
+            Bench.write(m.out, Long.parseLong(only.get(1)), Integer.parseInt(only.get(2)));
+            return;
+        }
         int n = 0;
         for (Map.Entry<String, Map<String, String>> c : m.cases().entrySet()) {
             if (!only.isEmpty() && !only.contains(c.getKey())) {
