@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 //	patch FILE OFF HEX  overwrite bytes of FILE
 //	cutat FILE N        keep the first N bytes of FILE
 //	replace FILE A B    overwrite the one place where A stands by B of the same length
+//	expand FILE         replace $VAR in FILE by the values of the environment
 //	hangs VAR           listen on a port that accepts and never answers; VAR is its address
 //	within TIME CMD…    CMD must end in TIME
 //
@@ -61,6 +62,7 @@ func TestScripts(t *testing.T) {
 			"patch":        patch,
 			"cutat":        cutAt,
 			"replace":      replace,
+			"expand":       expand,
 			"hangs":        hangs,
 			"within":       within,
 			"copydir":      copyDir,
@@ -162,6 +164,11 @@ func replace(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%q stands there %d times, %d bytes for %d", args[1], n, len(args[2]), len(args[1]))
 	}
 	ts.Check(os.WriteFile(name, bytes.Replace(b, []byte(args[1]), []byte(args[2]), 1), 0o666))
+}
+
+func expand(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[0])
+	ts.Check(os.WriteFile(name, []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o666))
 }
 
 func cutAt(ts *testscript.TestScript, _ bool, args []string) {

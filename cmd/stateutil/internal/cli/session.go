@@ -23,7 +23,25 @@ func (g *global) stores() *blobstore.Pool {
 	return g.pool
 }
 
-func (g *global) decorate(s blobstore.Store) blobstore.Store { return s }
+// decorate gives a store the budget of --retries, --timeout and --max-rps. Every
+// try counts for the rate. --timeout bounds a call with all its tries: none begins
+// after two thirds of it, and each may take a third. Local files need neither.
+func (g *global) decorate(s blobstore.Store) blobstore.Store {
+	if g.maxRPS > 0 {
+		s = blobstore.RateLimit(s, g.maxRPS, 1)
+	}
+	if loc, err := blobstore.Parse(s.URL()); err == nil && (loc.Scheme == "file" || loc.Scheme == "mem") {
+		return s
+	}
+	return blobstore.Retry(s, &blobstore.RetryOptions{
+		Attempts:    g.retries + 1,
+		MaxElapsed:  2 * g.timeout / 3,
+		CallTimeout: g.timeout / 3,
+		OnRetry: func(e blobstore.RetryEvent) {
+			g.log.Info("trying again", "op", e.Op, "url", e.URL, "try", e.Try, "in", e.Delay, "after", g.redact(e.Err.Error()))
+		},
+	})
+}
 
 // location parses a URL that the user wrote.
 func (g *global) location(url string) (blobstore.Location, error) {

@@ -113,6 +113,9 @@ func (g *global) verify(ctx context.Context, url string, o *verifyOptions) error
 	}
 	progress.Stop()
 	if err != nil && (ctx.Err() != nil || v.total.Snapshots == 0) {
+		if len(v.errors) > 0 && v.doc == nil {
+			return &exit.Silent{Code: exit.Of(err)} // its line says it
+		}
 		return err
 	}
 	if v.doc != nil {
