@@ -203,7 +203,7 @@ func (v *treeVisitor) Time(_ *Type, secs int64, nanos int32) {
 }
 
 func (v *treeVisitor) Begin(t *Type, n int) {
-	f := treeFrame{t: t, items: make([]any, 0, min(n, preallocate))}
+	f := treeFrame{t: t, items: make([]any, 0, min(max(n, 0), preallocate))}
 	v.stack = append(v.stack, f)
 }
 

@@ -23,7 +23,8 @@ type Visitor interface {
 	Decimal(t *Type, unscaled []byte, scale int32)
 	// Time counts from 1970-01-01T00:00:00Z; nanos are 0 to 999 999 999.
 	Time(t *Type, seconds int64, nanos int32)
-	// Begin opens a value of n parts: elements, entries or fields.
+	// Begin opens a value of n parts: elements, entries or fields; -1 if that is
+	// not known beforehand.
 	Begin(t *Type, n int)
 	// RowKind comes after Begin of a KindRow that has one.
 	RowKind(kind RowKind)
