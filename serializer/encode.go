@@ -87,14 +87,9 @@ func (t *Type) AppendValue(dst []byte, v Value) ([]byte, error) {
 
 // AppendFromJSON is AppendValue of a JSON text.
 func (t *Type) AppendFromJSON(dst, text []byte) ([]byte, error) {
-	dec := json.NewDecoder(strings.NewReader(string(text)))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
+	v, err := parseJSON(text)
+	if err != nil {
 		return dst, &EncodeError{Type: t, Err: err}
-	}
-	if dec.More() {
-		return dst, &EncodeError{Type: t, Err: fmt.Errorf("text after the JSON value")}
 	}
 	return t.AppendValue(dst, v)
 }
