@@ -25,6 +25,9 @@ func (e *OpaqueError) Error() string {
 	return fmt.Sprintf("byte %d: value of %s cannot be read and has no length", e.Offset, e.Class)
 }
 
+// Opaque tells readers of frames apart this error from damage.
+func (e *OpaqueError) Opaque() bool { return true }
+
 // DecodeOptions changes how a Decoder reads. Nil is the default.
 type DecodeOptions struct {
 	// Framed says that the bytes given to each call are exactly one value. A value

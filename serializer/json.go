@@ -37,8 +37,14 @@ func (d *Decoder) AppendJSON(dst, b []byte) (out []byte, n int, err error) {
 	return j.dst, n, nil
 }
 
+// Undecoded reports whether the value last given to AppendJSON had a part that
+// could not be read, and the class of the first such part.
+func (d *Decoder) Undecoded() (class string, ok bool) { return d.json.class, d.json.opaque }
+
 // jsonVisitor writes JSON.
 type jsonVisitor struct {
+	opaque bool   // a part could not be read
+	class  string // of the first such part
 	dst    []byte
 	stack  []jsonFrame
 	parts  []jsonPart // of the sorted containers that are open
@@ -66,6 +72,7 @@ type jsonPart struct{ start, end int }
 
 func (j *jsonVisitor) begin(dst []byte) {
 	j.dst, j.stack, j.parts = dst, j.stack[:0], j.parts[:0]
+	j.opaque, j.class = false, ""
 }
 
 // value writes what stands before a part.
@@ -310,6 +317,9 @@ func (j *jsonVisitor) sort(f jsonFrame) {
 }
 
 func (j *jsonVisitor) Opaque(t *Type, class string, b []byte) {
+	if !j.opaque {
+		j.opaque, j.class = true, class
+	}
 	j.value()
 	j.dst = append(j.dst, '{')
 	if class != "" {

@@ -153,12 +153,18 @@ func (c *changes) each(ctx context.Context, f func(name string, ch stream.Change
 
 // declarations reads the metadata records and registers their states.
 func (c *changes) declarations(ctx context.Context) error {
+	var sample []sampleRecord
+	var space int
 	err := c.each(ctx, func(name string, ch stream.Change) error {
 		if len(ch.Data) == 0 {
 			return nil
 		}
 		if ch.Data[0] == opMetadata {
 			return c.declare(name, ch)
+		}
+		if c.keyType == nil && len(sample) < 4096 && space < 1<<20 && len(ch.Data) >= 3 {
+			sample = append(sample, sampleRecord{ch.KeyGroup, bytes.Clone(ch.Data)})
+			space += len(ch.Data)
 		}
 		return nil
 	})
@@ -169,6 +175,9 @@ func (c *changes) declarations(ctx context.Context) error {
 		if c.keyType == nil && keyedKind(s.meta) == StateTimer {
 			c.keyType = s.key
 		}
+	}
+	if c.keyType == nil {
+		c.keyType = guessKeyType(c, sample)
 	}
 	if c.sc.metaOnly || c.keyType != nil {
 		c.register()
@@ -232,7 +241,7 @@ func (s *changedState) fill(c *changes, m *serializer.StateMeta) {
 	case StateMap:
 		s.userKey, s.value = m.MapTypes()
 	}
-	plain := &serializer.DecodeOptions{Kryo: c.sc.opts.Kryo}
+	plain := c.sc.decode(false)
 	dec := func(t *serializer.Type) *serializer.Decoder {
 		if t == nil {
 			return nil
@@ -258,7 +267,7 @@ func (c *changes) register() {
 		if s.key == nil && kind != StateTimer {
 			s.key = c.keyType
 			if s.key != nil {
-				s.comp.key = serializer.NewDecoder(s.key, &serializer.DecodeOptions{Kryo: c.sc.opts.Kryo})
+				s.comp.key = serializer.NewDecoder(s.key, c.sc.decode(false))
 			}
 		}
 		s.state = c.sc.cat.add(c.j.operator, s.meta.Name, kind, s.key, s.namespace, s.userKey, s.value, s.meta.TTL())
@@ -753,4 +762,62 @@ func (c *changes) emitTimers(ctx context.Context, w *worker, s *changedState, ro
 		}
 	}
 	return nil
+}
+
+// sampleRecord is a data record kept to guess the key's type.
+type sampleRecord struct {
+	keyGroup int32
+	data     []byte
+}
+
+// keyGuesses are the types that a key without a declared serializer is tried for.
+var keyGuesses = []string{"long", "int", "string", "short", "byte", "boolean", "double", "float", "char", "instant", "date", "localdate", "bigint", "bigdec",
+	"tuple<long>", "tuple<string>", "tuple<string,string>", "tuple<string,long>", "tuple<long,long>", "tuple<long,string>", "tuple<int,int>", "tuple<string,int>", "tuple<int,string>"}
+
+// guessKeyType finds the key's serializer of a changelog that was never
+// materialized and has no timers: no serializer of the key stands in it. A type
+// fits if the records of all states have their form with it and each key hashes
+// to the key group of its record. Of types that all fit (a string and a tuple of
+// one string have the same bytes and hash) the first is taken; nil if none does.
+func guessKeyType(c *changes, sample []sampleRecord) *serializer.Type {
+	if len(sample) < 2 {
+		return nil
+	}
+	for _, words := range keyGuesses {
+		if t, err := serializer.ParseType(words, nil); err == nil && fitsSample(c, t, sample) {
+			return t
+		}
+	}
+	return nil
+}
+
+func fitsSample(c *changes, t *serializer.Type, sample []sampleRecord) bool {
+	key := serializer.NewDecoder(t, nil)
+	seen := false
+	for _, r := range sample {
+		s := c.states[int16(uint16(r.data[1])<<8|uint16(r.data[2]))]
+		if s == nil || keyedKind(s.meta) == StateTimer || s.comp.namespace == nil {
+			continue
+		}
+		b := r.data[3:]
+		n, err := key.Skip(b)
+		if err != nil {
+			return false
+		}
+		if kg, err := serializer.KeyGroup(t, b[:n], int(c.j.operator.MaxParallelism)); err != nil || int32(kg) != r.keyGroup {
+			return false
+		}
+		m, err := s.comp.namespace.Skip(b[n:])
+		if err != nil {
+			return false
+		}
+		payload := b[n+m:]
+		if op := r.data[0]; (op == opSet || op == opSetInternal) && s.comp.value != nil {
+			if v, err := s.comp.value.Skip(payload); err != nil || v != len(payload) {
+				return false
+			}
+		}
+		seen = true
+	}
+	return seen
 }

@@ -20,13 +20,13 @@ type compositeKey struct {
 	fixedNamespace int  // bytes, if the namespace's length never differs; else -1
 }
 
-func newCompositeKey(prefix int, key, namespace *serializer.Type, mapKey bool) compositeKey {
+func newCompositeKey(prefix int, key, namespace *serializer.Type, mapKey bool, opts *serializer.DecodeOptions) compositeKey {
 	c := compositeKey{prefix: prefix, mapKey: mapKey, fixedNamespace: -1}
 	if key != nil {
-		c.key = serializer.NewDecoder(key, nil)
+		c.key = serializer.NewDecoder(key, opts)
 	}
 	if namespace != nil {
-		c.namespace = serializer.NewDecoder(namespace, nil)
+		c.namespace = serializer.NewDecoder(namespace, opts)
 		c.fixedNamespace = namespace.Size()
 	}
 	c.lengths = key != nil && namespace != nil && key.FixedLength() < 0 && namespace.FixedLength() < 0

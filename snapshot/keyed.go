@@ -64,6 +64,7 @@ func (sc *scan) parseKeyedMeta(j handleJob, name string, head []byte) (*keyedFil
 		return nil, named(name, err)
 	}
 	f := &keyedFile{sc: sc, op: j.operator, subtask: j.subtask, name: name, meta: meta, prefix: incremental.KeyGroupBytes(j.operator.MaxParallelism)}
+	sc.learn(meta)
 	f.states = make([]keyedState, len(meta.States))
 	for i := range meta.States {
 		f.addState(&f.states[i], &meta.States[i])
@@ -113,7 +114,7 @@ func named(name string, err error) error {
 
 // decoders makes one goroutine's decoders for a state.
 func (f *keyedFile) decoders(ks *keyedState) *rowDecoders {
-	framed := &serializer.DecodeOptions{Framed: true, Kryo: f.sc.opts.Kryo}
+	framed := f.sc.decode(true)
 	d := &rowDecoders{}
 	if ks.key != nil {
 		d.key = serializer.NewDecoder(ks.key, framed)
@@ -128,7 +129,7 @@ func (f *keyedFile) decoders(ks *keyedState) *rowDecoders {
 		d.value = serializer.NewDecoder(ks.value, framed)
 	}
 	if ks.elem != nil {
-		d.elem = serializer.NewDecoder(ks.elem, &serializer.DecodeOptions{Kryo: f.sc.opts.Kryo})
+		d.elem = serializer.NewDecoder(ks.elem, f.sc.decode(false))
 	}
 	return d
 }
@@ -222,6 +223,11 @@ func (sc *scan) selectRegions(regions []stream.Region, f *keyedFile) []stream.Re
 
 // keyGroupRange is the range that the options narrow a handle to; nil for all of it.
 func (sc *scan) keyGroupRange(f *keyedFile) *metadata.KeyGroupRange {
+	if sc.opts.Key != nil && f.meta.Key != nil {
+		if kg, err := serializer.KeyGroup(f.meta.Key, sc.opts.Key, int(f.op.MaxParallelism)); err == nil {
+			return &metadata.KeyGroupRange{Start: int32(kg), Count: 1}
+		}
+	}
 	return sc.opts.KeyGroups
 }
 
@@ -260,14 +266,14 @@ func (f *keyedFile) readers() []stateReader {
 		ks := &f.states[i]
 		r := &rs[i]
 		r.keyedState, r.dec = ks, f.decoders(ks)
-		plain := &serializer.DecodeOptions{Kryo: f.sc.opts.Kryo}
+		plain := f.sc.decode(false)
 		if ks.state.Kind == StateTimer {
 			if ks.key != nil && ks.namespace != nil {
 				r.timerKey, r.timerNS = serializer.NewDecoder(ks.key, plain), serializer.NewDecoder(ks.namespace, plain)
 			}
 			continue
 		}
-		r.comp = newCompositeKey(f.prefix, ks.key, ks.namespace, ks.state.Kind == StateMap)
+		r.comp = newCompositeKey(f.prefix, ks.key, ks.namespace, ks.state.Kind == StateMap, plain)
 		if ks.state.Kind == StateMap && ks.userKey != nil && ks.value != nil {
 			r.mapKey, r.mapValue = serializer.NewDecoder(ks.userKey, plain), serializer.NewDecoder(ks.value, plain)
 		}
@@ -387,7 +393,7 @@ func (f *keyedFile) emitTimer(w *worker, r *stateReader, t []byte) error {
 // readHeap reads key groups of the heap backend's own format.
 func (f *keyedFile) readHeap(ctx context.Context, w *worker, src sst.Source, regions []stream.Region) error {
 	rs := f.readers()
-	plain := &serializer.DecodeOptions{Kryo: f.sc.opts.Kryo}
+	plain := f.sc.decode(false)
 	decoder := func(t *serializer.Type) stream.Skipper {
 		if t == nil {
 			return noSkipper{}
@@ -405,12 +411,29 @@ func (f *keyedFile) readHeap(ctx context.Context, w *worker, src sst.Source, reg
 		states[i].Namespace, states[i].Key, states[i].Value = decoder(m.Namespace()), decoder(f.meta.Key), decoder(m.Value())
 	}
 	h := stream.NewHeap(ctx, src, f.name, f.meta.Compressed, states)
+	if f.meta.Key != nil {
+		hash := serializer.NewHasher(f.meta.Key, nil, f.sc.opts.Kryo)
+		h.Fits = func(keyGroup int32, key []byte) bool {
+			kg, n, err := hash.KeyGroup(key, int(f.op.MaxParallelism))
+			return err == nil && n == len(key) && int32(kg) == keyGroup
+		}
+	}
+	var told error
+	h.Lost = func(state, count int, offset int64) {
+		err := fmt.Errorf("%s: byte %d: %d values of %s cannot be read nor told apart", f.name, offset, count, words(rs[state].meta.Value()))
+		if err := f.sc.problem(&ScanProblem{Operator: f.op, State: rs[state].meta.Name, Subtask: f.subtask, KeyGroup: -1, Opaque: true, Rows: int64(count), Err: err}); err != nil {
+			told = err
+		}
+	}
 	for _, region := range regions {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		h.Open(region)
 		for h.Next() {
+			if told != nil {
+				return told
+			}
 			r := &rs[h.State()]
 			if !r.wanted {
 				continue
@@ -418,6 +441,9 @@ func (f *keyedFile) readHeap(ctx context.Context, w *worker, src sst.Source, reg
 			if err := f.emitHeap(w, r, region.KeyGroup, h); err != nil {
 				return err
 			}
+		}
+		if told != nil {
+			return told
 		}
 		if err := h.Err(); err != nil {
 			if err := w.problem("", region.KeyGroup, err); err != nil {

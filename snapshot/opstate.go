@@ -265,7 +265,7 @@ func firstWithState(o *metadata.OperatorState, name metadata.String) int32 {
 }
 
 func (sc *scan) operatorState(j handleJob, src sst.Source, name string, meta *serializer.OperatorBackendMeta, m *serializer.StateMeta, p *metadata.NamedPartitions, offsets []int64) []*unit {
-	plain := &serializer.DecodeOptions{Kryo: sc.opts.Kryo}
+	plain := sc.decode(false)
 	if p.Mode == metadata.ModeBroadcast {
 		keyType, valueType := m.MapTypes()
 		state := sc.cat.add(j.operator, m.Name, StateBroadcast, nil, nil, keyType, valueType, false)
@@ -366,8 +366,8 @@ func commonVersion(value []byte) (version int32, ok bool) {
 }
 
 func (sc *scan) readBroadcast(w *worker, op *stream.Operator, state *State, keyType, valueType *serializer.Type, p *metadata.NamedPartitions, name string) error {
-	plain := &serializer.DecodeOptions{Kryo: sc.opts.Kryo}
-	framed := &serializer.DecodeOptions{Framed: true, Kryo: sc.opts.Kryo}
+	plain := sc.decode(false)
+	framed := sc.decode(true)
 	if keyType == nil || valueType == nil {
 		return &serializer.OpaqueError{}
 	}

@@ -174,6 +174,7 @@ func (r *StateRow) appendElements(dst []byte, undecoded *string) (out []byte, le
 			// Nothing tells where the next element begins: the whole list is bytes.
 			return appendOpaque(dst[:start], classOf(r.dec.elem, err), r.Value, undecoded), 0, 0, false
 		}
+		noteOpaque(r.dec.elem, undecoded)
 		if lo, hi, ok := r.dec.elem.TTL(); ok {
 			if !ttl || lo < least {
 				least = lo
@@ -238,12 +239,17 @@ func appendPart(dst []byte, d *serializer.Decoder, b []byte, undecoded *string) 
 	if err != nil || n != len(b) {
 		return appendOpaque(out[:start], classOf(d, err), b, undecoded)
 	}
-	if *undecoded == "" {
-		if class, ok := d.Type().IsOpaque(); ok {
-			*undecoded = class
+	noteOpaque(d, undecoded)
+	return out
+}
+
+// noteOpaque keeps the class of the first part that was written as bytes.
+func noteOpaque(d *serializer.Decoder, undecoded *string) {
+	if class, ok := d.Undecoded(); ok && *undecoded == "" {
+		if *undecoded = class; class == "" {
+			*undecoded = "unknown"
 		}
 	}
-	return out
 }
 
 func appendOpaque(dst []byte, class string, b []byte, undecoded *string) []byte {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
@@ -36,8 +38,12 @@ type ScanOptions struct {
 	// without it: a missing file, damage, an unknown serializer. It is called by one
 	// goroutine at a time. Nil ends the scan with the first problem.
 	OnProblem func(*ScanProblem)
-	// Kryo is the version with which Kryo values were written; KryoAuto tries.
+	// Kryo is the version with which Kryo values were written; KryoAuto goes by the
+	// metadata's version.
 	Kryo serializer.KryoVersion
+	// Classes are fields of classes that the snapshot does not describe. Those that
+	// it describes anywhere are learned as handles are read.
+	Classes serializer.Classes
 }
 
 // ScanProblem is a part of a snapshot that could not be read.
@@ -48,7 +54,9 @@ type ScanProblem struct {
 	KeyGroup int32 // -1 if all of the handle's are meant
 	// Opaque: nothing is damaged, a serializer is unknown.
 	Opaque bool
-	Err    error
+	// Rows is how many rows are not shown for it, if that is known.
+	Rows int64
+	Err  error
 }
 
 func (p *ScanProblem) Error() string {
@@ -102,7 +110,8 @@ type scan struct {
 	// metaOnly: only the states are wanted, not their rows.
 	metaOnly bool
 
-	mu sync.Mutex // for OnProblem
+	mu      sync.Mutex // for OnProblem
+	classes atomic.Pointer[serializer.Classes]
 }
 
 func newScan(s *Snapshot, opts *ScanOptions) *scan {
@@ -113,8 +122,38 @@ func newScan(s *Snapshot, opts *ScanOptions) *scan {
 	if sc.opts.Workers <= 0 {
 		sc.opts.Workers = runtime.GOMAXPROCS(0)
 	}
+	if sc.opts.Kryo == serializer.KryoAuto {
+		sc.opts.Kryo = serializer.KryoOf(s.Checkpoint.Version)
+	}
+	classes := maps.Clone(sc.opts.Classes)
+	if classes == nil {
+		classes = serializer.Classes{}
+	}
+	sc.classes.Store(&classes)
 	sc.cat = newCatalog(s.Checkpoint, sc.opts.UID)
 	return sc
+}
+
+// decode gives the options of the decoders made from here on.
+func (sc *scan) decode(framed bool) *serializer.DecodeOptions {
+	return &serializer.DecodeOptions{Framed: framed, Kryo: sc.opts.Kryo, Classes: *sc.classes.Load()}
+}
+
+// learn adds the classes that a meta block describes.
+func (sc *scan) learn(meta *serializer.KeyedBackendMeta) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	old := *sc.classes.Load()
+	classes := maps.Clone(old)
+	classes.Learn(meta.Key)
+	for i := range meta.States {
+		for _, t := range meta.States[i].Serializers {
+			classes.Learn(t.Type)
+		}
+	}
+	if len(classes) > len(old) {
+		sc.classes.Store(&classes)
+	}
 }
 
 // errStop ends a scan whose consumer has had enough.

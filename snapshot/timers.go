@@ -124,7 +124,7 @@ func (sc *scan) readLegacyTimers(w *worker, b []byte, name string, region stream
 }
 
 func (sc *scan) legacyQueue(w *worker, r *javaio.Reader, state *State, name string, region stream.Region) error {
-	plain := &serializer.DecodeOptions{Kryo: sc.opts.Kryo}
+	plain := sc.decode(false)
 	key, ns := serializer.NewDecoder(state.Key, plain), serializer.NewDecoder(state.Namespace, plain)
 	dec := &rowDecoders{key: key, namespace: ns}
 	wanted := sc.wants(state)
