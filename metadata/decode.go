@@ -163,6 +163,10 @@ func (d *decoder) expectEnd() {
 	}
 }
 
+// maxProperties is the largest object stream that is looked into. Flink's have
+// less than 1 KiB; decoded objects take a multiple of their bytes.
+const maxProperties = 1 << 20
+
 // propertiesMagic begins every Java object stream.
 var propertiesMagic = [4]byte{0xac, 0xed, 0x00, 0x05}
 
@@ -194,6 +198,9 @@ func (d *decoder) properties() RawProperties {
 // checkProperties finds properties that Java could not read either: cut off or
 // otherwise broken. Objects of an unknown shape are none of its business.
 func (d *decoder) checkProperties(at int64, p RawProperties) {
+	if len(p) > maxProperties {
+		return
+	}
 	_, n, err := javaio.ReadObjectStream(p)
 	var e *FormatError
 	switch {

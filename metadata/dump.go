@@ -61,7 +61,7 @@ func Dump(w io.Writer, r io.Reader, opts *DumpOptions) error {
 		return p.err
 	}
 	if d.err != nil {
-		fmt.Fprintf(p.w, "# damaged: %s\n", d.err)
+		fmt.Fprintf(p.w, "# damaged: %s\n", printable(d.err.Error()))
 	}
 	if err := p.w.Flush(); err != nil {
 		return err
@@ -84,7 +84,7 @@ type dumper struct {
 
 func (p *dumper) flushNotes() {
 	for _, n := range p.notes {
-		fmt.Fprintf(p.w, "# %s\n", n)
+		fmt.Fprintf(p.w, "# %s\n", printable(n))
 	}
 	p.notes = p.notes[:0]
 }
@@ -144,7 +144,7 @@ func printable(s string) string {
 		if r < utf8.RuneSelf && r >= ' ' && r != 0x7f {
 			continue
 		}
-		if !strconv.IsPrint(r) {
+		if r == utf8.RuneError || !strconv.IsPrint(r) {
 			q := strconv.Quote(s)
 			return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
 		}
@@ -190,10 +190,12 @@ func (p *dumper) shown(b []byte) []byte {
 func (p *dumper) properties(t traced) {
 	fmt.Fprintf(p.w, "# %s\n", printable(describeProperties(RawProperties(t.raw).Decode())))
 	done := 0
-	javaio.TraceObjectStream(t.raw, func(from, to int, what string) {
-		p.lines(t.offset+int64(from), t.raw[from:to], int64(to-from), t.field+": "+what)
-		done = to
-	})
+	if len(t.raw) <= maxProperties {
+		javaio.TraceObjectStream(t.raw, func(from, to int, what string) {
+			p.lines(t.offset+int64(from), t.raw[from:to], int64(to-from), t.field+": "+what)
+			done = to
+		})
+	}
 	if rest := t.raw[done:]; len(rest) > 0 {
 		p.lines(t.offset+int64(done), p.shown(rest), int64(len(rest)), t.field+": not understood")
 	}

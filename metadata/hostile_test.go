@@ -455,6 +455,28 @@ func TestWritersErrorComesBack(t *testing.T) {
 	require.ErrorIs(t, Encode(failingWriter{}, mustDecode(t, examples(t)[3])), io.ErrClosedPipe)
 }
 
+// Objects take many times the bytes that describe them: very long properties are
+// carried through, but not looked into.
+func TestHugePropertiesAreNotLookedInto(t *testing.T) {
+	const n = 8 << 20
+	b := unhex(t, "4960672d 00000004 0000000000000007 00000000 00000000 aced0005 75 72 0013")
+	b = append(b, "[Ljava.lang.Object;"...)
+	b = append(b, unhex(t, "90ce589f1073296c 02 0000 78 70")...)
+	b = binary.BigEndian.AppendUint32(b, n)
+	b = append(b, bytes.Repeat([]byte{0x70}, n)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c, err := Decode(bytes.NewReader(b), nil)
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8*n))
+	require.Equal(t, "they have 8388652 bytes, of which at most 1048576 are looked into", c.Properties.Decode().Opaque)
+	require.True(t, bytes.Equal(b, mustEncode(t, c)))
+	var out bytes.Buffer
+	require.NoError(t, Dump(&out, bytes.NewReader(b), nil))
+	require.Less(t, out.Len(), 2000)
+}
+
 // What the self-check finds that a plain Encode does not look at.
 func TestSelfCheckReadsBack(t *testing.T) {
 	c := mustDecode(t, examples(t)[3])

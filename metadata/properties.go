@@ -101,6 +101,9 @@ func (raw RawProperties) Decode() Properties {
 	if len(raw) == 0 {
 		return Properties{Opaque: "there are none before format version 4"}
 	}
+	if len(raw) > maxProperties {
+		return Properties{Opaque: fmt.Sprintf("they have %d bytes, of which at most %d are looked into", len(raw), maxProperties)}
+	}
 	v, n, err := javaio.ReadObjectStream(raw)
 	if err != nil {
 		var e *FormatError
@@ -167,7 +170,7 @@ func (raw RawProperties) Decode() Properties {
 		case ActionTerminate:
 			p.Kind = KindTerminateSavepoint
 		default:
-			return Properties{Opaque: "their savepoint type has the action " + p.Action}
+			return Properties{Opaque: "their savepoint type has the action " + printable(p.Action)}
 		}
 	default:
 		return Properties{Opaque: "their checkpoint type is " + describeValue(t)}
@@ -178,9 +181,9 @@ func (raw RawProperties) Decode() Properties {
 func describeValue(v javaio.Value) string {
 	switch v := v.(type) {
 	case *javaio.Object:
-		return "an object of " + v.ClassName()
+		return "an object of " + printable(v.ClassName())
 	case *javaio.Enum:
-		return "the enum constant " + v.Name.Go()
+		return "the enum constant " + printable(v.Name.Go())
 	case String:
 		return "a string"
 	case *javaio.Array:

@@ -6,7 +6,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -328,5 +330,5 @@ func requireFormatError(t *testing.T, err error, size int) {
 	}
 	require.GreaterOrEqual(t, e.Offset, int64(0))
 	require.LessOrEqual(t, e.Offset, int64(size))
-	require.NotContains(t, err.Error(), "\n")
+	require.False(t, strings.ContainsFunc(err.Error(), unicode.IsControl), "%q", err.Error())
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidemark/tidemark/internal/damage"
 )
@@ -201,6 +203,20 @@ func (r *ObjectReader) within(name string) {
 	}
 }
 
+// plain is a name of the stream as it may stand in an error: short, and without
+// characters that move a cursor.
+func plain(s String) string {
+	const most = 120
+	text := s.Go()
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) {
+		return strconv.QuoteToASCII(text)
+	}
+	return text
+}
+
 // push puts a value on the stack; doubling keeps the garbage small.
 func (r *ObjectReader) push(v Value) {
 	if len(r.stack) == cap(r.stack) {
@@ -368,7 +384,7 @@ func (r *ObjectReader) exception(at int) {
 	}
 	what := "an exception"
 	if o, ok := v.(*Object); ok {
-		what = o.ClassName()
+		what = plain(o.Class.Name)
 	}
 	r.fail(at, "object", "was never finished: its writer failed with "+what)
 }
@@ -466,7 +482,7 @@ func (r *ObjectReader) newClassDesc(tag byte) *ClassDesc {
 		d.Fields = make([]Field, n)
 		for i := range d.Fields {
 			if !r.field(&d.Fields[i]) {
-				r.within(d.Name.Go())
+				r.within(plain(d.Name))
 				return nil
 			}
 		}
@@ -592,7 +608,7 @@ func (r *ObjectReader) object() Value {
 func (r *ObjectReader) classData(d *ClassDesc) {
 	if d.Flags&FlagExternalizable != 0 {
 		if d.Flags&FlagBlockData == 0 {
-			r.beyond(r.in.Offset(), d.Name.Go(), "is externalizable data of the old protocol, whose end cannot be found")
+			r.beyond(r.in.Offset(), plain(d.Name), "is externalizable data of the old protocol, whose end cannot be found")
 			return
 		}
 		r.note(d)
@@ -612,7 +628,7 @@ func (r *ObjectReader) classData(d *ClassDesc) {
 		if f.Ref() {
 			v := r.content(false)
 			if r.err != nil {
-				r.within(f.Name.Go())
+				r.within(plain(f.Name))
 				return
 			}
 			r.push(v)
@@ -620,7 +636,7 @@ func (r *ObjectReader) classData(d *ClassDesc) {
 		}
 		at := r.in.Offset()
 		p := r.in.Next(primWidth(f.Type))
-		if !r.ok(at, f.Name.Go()) {
+		if !r.ok(at, plain(f.Name)) {
 			return
 		}
 		r.prims = append(r.prims, p...)
@@ -636,7 +652,7 @@ func (r *ObjectReader) classData(d *ClassDesc) {
 func (r *ObjectReader) note(d *ClassDesc) {
 	vs := r.annotation()
 	if r.err != nil {
-		r.within(d.Name.Go())
+		r.within(plain(d.Name))
 		return
 	}
 	if len(vs) > 0 {
