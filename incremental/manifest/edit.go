@@ -81,13 +81,14 @@ const (
 type decoder struct {
 	b   []byte
 	n   int // length of the record
+	pos int // where the field that was read last begins
 	at  int64
 	err error
 }
 
 func (d *decoder) fail(field, detail string) {
 	if d.err == nil {
-		d.err = corrupt(d.at, field, fmt.Sprintf("at byte %d of the record %s", d.n-len(d.b), detail))
+		d.err = corrupt(d.at, field, fmt.Sprintf("at byte %d of the record %s", d.pos, detail))
 	}
 }
 
@@ -95,6 +96,7 @@ func (d *decoder) v64(field string) uint64 {
 	if d.err != nil {
 		return 0
 	}
+	d.pos = d.n - len(d.b)
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 {
 		d.fail(field, "is no varint")
@@ -225,7 +227,7 @@ func (d *decoder) tag(e *edit, tag uint32) {
 	default:
 		if tag&tagSafeIgnore == 0 {
 			if d.err == nil {
-				d.err = &damage.Error{Offset: d.at, Field: "tag", Detail: fmt.Sprintf("at byte %d of the record is %d", d.n-len(d.b), tag), Err: damage.ErrUnsupportedVersion}
+				d.err = &damage.Error{Offset: d.at, Field: "tag", Detail: fmt.Sprintf("at byte %d of the record is %d", d.pos, tag), Err: damage.ErrUnsupportedVersion}
 			}
 			return
 		}
@@ -269,6 +271,7 @@ func (d *decoder) newFile(tag uint32) Table {
 	}
 	for d.err == nil {
 		f := d.v32("file field")
+		pos := d.pos
 		if f == fieldEnd {
 			break
 		}
@@ -304,7 +307,7 @@ func (d *decoder) newFile(tag uint32) Table {
 			t.PathID = uint32(v[0])
 		default:
 			if f&fieldNonSafeIgnore != 0 {
-				d.err = unsupported(d.at, "file field", fmt.Sprintf("at byte %d of the record is %d", d.n-len(d.b), f))
+				d.err = unsupported(d.at, "file field", fmt.Sprintf("at byte %d of the record is %d", pos, f))
 			}
 		}
 	}
