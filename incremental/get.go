@@ -92,7 +92,7 @@ func (f *Family) collapse(key, dst []byte, versions []version, tombs []tombstone
 	}
 	n := 0 // versions that count
 	for i, v := range versions {
-		if i > 0 && versions[i-1].trailer == v.trailer && !f.db.fromManifest {
+		if i+1 < len(versions) && versions[i+1].trailer == v.trailer && !f.db.fromManifest {
 			return dst, false, f.db.corrupt(fmt.Sprintf("column family %q", f.Name), fmt.Sprintf("key %x stands in two tables with sequence %d: without a MANIFEST the live ones cannot be told", key, v.trailer>>8))
 		}
 		if !ts.empty() && ts.over(key, v.trailer) > v.trailer>>8 {
