@@ -91,6 +91,48 @@ func localTime(b []byte, i int) (nanos int64, null bool, err error) {
 	return (int64(h)*3600+int64(m)*60+int64(s))*1e9 + int64(n), false, nil
 }
 
+// localDateTime reads both; the seconds are those of the clock.
+func localDateTime(b []byte, i int) (secs int64, nanos int32, null bool, err error) {
+	days, null, err := localDate(b, i)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	day, nullTime, err := localTime(b, i+6)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	if null != nullTime {
+		return 0, 0, false, bad(i, "date and time", "are null by halves")
+	}
+	return days*86400 + day/1e9, int32(day % 1e9), null, nil
+}
+
+// sqlTimestamp reads i64 milliseconds and i32 nanoseconds of the second; the least
+// number of milliseconds is null.
+func sqlTimestamp(b []byte, i int) (secs int64, nanos int32, null bool, err error) {
+	ms, nanos := be64(b[i:]), be32(b[i+8:])
+	if ms == math.MinInt64 {
+		return 0, 0, true, nil
+	}
+	if nanos < 0 || nanos > 999_999_999 {
+		return 0, 0, false, bad(i+8, "nanos", fmt.Sprintf("are %d", nanos))
+	}
+	return floorDiv(ms, 1000), nanos, false, nil
+}
+
+// instant reads i64 seconds and i32 nanoseconds; the least number of seconds is
+// null.
+func instant(b []byte, i int) (secs int64, nanos int32, null bool, err error) {
+	secs, nanos = be64(b[i:]), be32(b[i+8:])
+	if secs == math.MinInt64 {
+		return 0, 0, true, nil
+	}
+	if nanos < 0 || nanos > 999_999_999 || secs < minInstant || secs > maxInstant {
+		return 0, 0, false, bad(i, "instant", fmt.Sprintf("is %d s and %d ns", secs, nanos))
+	}
+	return secs, nanos, false, nil
+}
+
 // appendDate writes a day as Java's LocalDate.toString does.
 func appendDate(dst []byte, days int64) []byte {
 	year, month, day := civil(days)

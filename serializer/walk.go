@@ -101,17 +101,24 @@ func (d *Decoder) walk(t *Type, b []byte, i int, v Visitor) (int, error) {
 			v.Int(t, ms)
 		}
 		return i + 8, nil
-	case encSQLTimestamp:
-		ms, nanos := be64(b[i:]), be32(b[i+8:])
-		if ms == math.MinInt64 {
+	case encSQLTimestamp, encLocalDateTime, encInstant:
+		read := sqlTimestamp
+		switch t.enc {
+		case encLocalDateTime:
+			read = localDateTime
+		case encInstant:
+			read = instant
+		}
+		secs, nanos, null, err := read(b, i)
+		if err != nil {
+			return i, err
+		}
+		if null {
 			v.Null(t)
-			return i + 12, nil
+		} else {
+			v.Time(t, secs, nanos)
 		}
-		if nanos < 0 || nanos > 999_999_999 {
-			return i, bad(i+8, "nanos", fmt.Sprintf("are %d", nanos))
-		}
-		v.Time(t, floorDiv(ms, 1000), nanos)
-		return i + 12, nil
+		return i + int(t.size), nil
 	case encLocalDate:
 		days, null, err := localDate(b, i)
 		if err != nil {
@@ -134,35 +141,6 @@ func (d *Decoder) walk(t *Type, b []byte, i int, v Visitor) (int, error) {
 			v.Int(t, nanos)
 		}
 		return i + 7, nil
-	case encLocalDateTime:
-		days, null, err := localDate(b, i)
-		if err != nil {
-			return i, err
-		}
-		nanos, nullTime, err := localTime(b, i+6)
-		if err != nil {
-			return i, err
-		}
-		if null || nullTime {
-			if null != nullTime {
-				return i, bad(i, "date and time", "are null by halves")
-			}
-			v.Null(t)
-		} else {
-			v.Time(t, days*86400+nanos/1e9, int32(nanos%1e9))
-		}
-		return i + 13, nil
-	case encInstant:
-		sec, nanos := be64(b[i:]), be32(b[i+8:])
-		if sec == math.MinInt64 {
-			v.Null(t)
-			return i + 12, nil
-		}
-		if nanos < 0 || nanos > 999_999_999 || sec < minInstant || sec > maxInstant {
-			return i, bad(i, "instant", fmt.Sprintf("is %d s and %d ns", sec, nanos))
-		}
-		v.Time(t, sec, nanos)
-		return i + 12, nil
 	case encTimestamp:
 		ms, nanos := be64(b[i:]), int32(0)
 		if t.size == 12 {
