@@ -203,8 +203,7 @@ func writtenPath(h metadata.StreamHandle) string {
 	return ""
 }
 
-// place is a folder that handles name, and what follows from it. Two places with
-// the same location are the same *place.
+// place is a folder as handles write it, and what follows from it.
 type place struct {
 	loc       blobstore.Location // of the folder
 	written   string             // the folder as the first handle writes it; "" for the snapshot's own
@@ -214,6 +213,9 @@ type place struct {
 	relocated bool
 	refused   error
 	id        int32 // position in resolver.places; -1 for one made on the fly
+	// same is the first place with this location: two spellings of a folder, or a
+	// moved one and its new place, are one folder.
+	same *place
 }
 
 // file is a physical object: a name in a place.
@@ -230,7 +232,7 @@ func (f file) identity() file {
 	if f.place.id < 0 {
 		return file{nil, f.location().Key()}
 	}
-	return f
+	return file{f.place.same, f.name}
 }
 
 // resolver turns paths of handles into places. It is immutable once made, so
@@ -500,34 +502,29 @@ func classOfFolder(name string) (Class, bool) {
 	return 0, false
 }
 
-// remember makes places for the folders in dirs and gives equal locations one
-// *place.
+// remember makes places for folders.
 func (r *resolver) remember(absolute, relative []string) {
-	r.own = &place{loc: r.self.dir, class: ClassExclusive, owner: r.self.job}
-	r.places = []*place{r.own}
-	byLoc := map[blobstore.Location]*place{r.self.dir: r.own}
-	intern := func(p *place) *place {
-		if p.refused == nil {
-			key := p.loc
-			key.Spelling = ""
-			if q := byLoc[key]; q != nil {
-				return q
-			}
-			byLoc[key] = p
-		}
-		p.id = int32(len(r.places))
+	byLoc := map[string]*place{}
+	add := func(p *place) *place {
+		p.id, p.same = int32(len(r.places)), p
 		r.places = append(r.places, p)
+		if p.refused == nil {
+			key := p.loc.Key()
+			if q := byLoc[key]; q != nil {
+				p.same = q
+			} else {
+				byLoc[key] = p
+			}
+		}
 		return p
 	}
-	own := r.self.dir
-	own.Spelling = ""
-	byLoc[own] = r.own
+	r.own = add(&place{loc: r.self.dir, class: ClassExclusive, owner: r.self.job})
 	r.absolute = make(map[string]*place, len(absolute))
 	for _, d := range absolute {
-		r.absolute[d] = intern(r.makeAbsolute(d))
+		r.absolute[d] = add(r.makeAbsolute(d))
 	}
 	r.relative = make(map[string]*place, len(relative))
 	for _, d := range relative {
-		r.relative[d] = intern(r.makeRelative(d))
+		r.relative[d] = add(r.makeRelative(d))
 	}
 }
