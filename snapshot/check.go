@@ -330,7 +330,13 @@ func (c *checker) list(ctx context.Context, group []object) error {
 	}
 	next, seen := 0, 0
 	last := ""
-	for info, err := range store.List(ctx, &blobstore.ListOptions{Prefix: prefix, Delimiter: true}) {
+	// Begin right before the first name: all but its last byte sorts before it.
+	first := c.nameOf(&group[0])
+	opts := &blobstore.ListOptions{Prefix: prefix, Delimiter: true}
+	if len(first) > 1 {
+		opts.StartAfter = prefix + first[:len(first)-1]
+	}
+	for info, err := range store.List(ctx, opts) {
 		if errors.Is(err, blobstore.ErrNotExist) {
 			break
 		}

@@ -15,7 +15,7 @@ func Inspect(s *Snapshot, opts *InspectOptions) *Inspection {
 	if opts == nil {
 		opts = &InspectOptions{}
 	}
-	e := explainer{s: s, opts: *opts}
+	e := explainer{s: s, opts: *opts, out: new(Inspection)}
 	e.opts.MaxExamples = cmp.Or(opts.MaxExamples, 3)
 	e.opts.MaxChannels = cmp.Or(opts.MaxChannels, 100)
 	return e.run()
@@ -27,7 +27,7 @@ var fileSizeLimits = [...]int64{1 << 10, 16 << 10, 128 << 10, 1 << 20, 8 << 20, 
 type explainer struct {
 	s    *Snapshot
 	opts InspectOptions
-	out  Inspection
+	out  *Inspection // an allocation of its own, so that it does not keep the rest alive
 
 	files    map[file]*fileFacts
 	facts    []fileFacts // backing of files, in pieces
@@ -73,7 +73,7 @@ type handleKey struct {
 }
 
 func (e *explainer) run() *Inspection {
-	c, out := e.s.Checkpoint, &e.out
+	c, out := e.s.Checkpoint, e.out
 	*out = Inspection{
 		URL: e.s.Location.String(), Name: e.s.Name, Job: e.s.Job, CheckpointID: c.ID, FormatVersion: c.Version,
 		Time: e.s.ModTime, MetadataBytes: e.s.Size, Relocation: e.s.Relocation, Properties: properties(c),

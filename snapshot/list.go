@@ -89,6 +89,7 @@ type fileHash struct {
 
 func (l *lister) run(ctx context.Context, loc blobstore.Location, yield func(Row, error) bool) {
 	ctx, cancel := context.WithCancel(ctx)
+	weights := newWeights(maxMetadataInFlight)
 	workers := l.opts.Snapshots
 	if workers <= 0 {
 		workers = 4
@@ -114,6 +115,8 @@ func (l *lister) run(ctx context.Context, loc blobstore.Location, yield func(Row
 				}
 				wg.Go(func() {
 					defer close(it.done)
+					weights.acquire(ref.Size)
+					defer weights.release(ref.Size)
 					l.read(ctx, it)
 				})
 			}

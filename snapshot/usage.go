@@ -26,7 +26,7 @@ type UsageOptions struct {
 	Grace time.Duration
 	Now   time.Time // zero: the time at the call
 	// MemoryBytes bounds what is sorted in memory before it spills to files in
-	// TempDir; 0 is 32 MiB.
+	// TempDir; 0 is 16 MiB.
 	MemoryBytes int64
 	TempDir     string // "" is the system's
 	// MaxExamples bounds Examples in each group; 0 is 10.
@@ -136,7 +136,7 @@ func DiskUsage(ctx context.Context, pool *blobstore.Pool, root blobstore.Locatio
 		u.opts.Now = time.Now()
 	}
 	if u.opts.MemoryBytes <= 0 {
-		u.opts.MemoryBytes = 32 << 20
+		u.opts.MemoryBytes = 16 << 20
 	}
 	u.opts.MaxExamples = cmp.Or(u.opts.MaxExamples, 10)
 	u.listed = newSpool(u.opts.TempDir, int(u.opts.MemoryBytes/4))
