@@ -284,8 +284,8 @@ func (f *keyedFile) readers() []stateReader {
 // readCanonical reads key groups of a canonical savepoint.
 func (f *keyedFile) readCanonical(ctx context.Context, w *worker, src sst.Source, regions []stream.Region) error {
 	c := stream.NewCanonical(ctx, src, f.name, f.meta.Compressed)
+	defer c.Close()
 	rs := f.readers()
-	unknown := false
 	for _, region := range regions {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -300,8 +300,7 @@ func (f *keyedFile) readCanonical(ctx context.Context, w *worker, src sst.Source
 					}
 					break
 				}
-				unknown = true // a state behind an unknown serializer: it has no name
-				continue
+				continue // a state behind an unknown serializer: it has no name
 			}
 			if !rs[id].wanted {
 				continue
@@ -316,7 +315,6 @@ func (f *keyedFile) readCanonical(ctx context.Context, w *worker, src sst.Source
 			}
 		}
 	}
-	_ = unknown
 	return nil
 }
 
@@ -411,6 +409,7 @@ func (f *keyedFile) readHeap(ctx context.Context, w *worker, src sst.Source, reg
 		states[i].Namespace, states[i].Key, states[i].Value = decoder(m.Namespace()), decoder(f.meta.Key), decoder(m.Value())
 	}
 	h := stream.NewHeap(ctx, src, f.name, f.meta.Compressed, states)
+	defer h.Close()
 	if f.meta.Key != nil {
 		hash := serializer.NewHasher(f.meta.Key, nil, f.sc.opts.Kryo)
 		h.Fits = func(keyGroup int32, key []byte) bool {

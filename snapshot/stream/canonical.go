@@ -174,6 +174,13 @@ func (c *Canonical) Next() bool {
 	return true
 }
 
+// Close gives the reader's memory back: keys and values that it gave out become
+// invalid.
+func (c *Canonical) Close() {
+	c.w.release()
+	c.live, c.key, c.value = false, nil, nil
+}
+
 // State is the position in the meta block's list of the entry's state.
 func (c *Canonical) State() int { return c.state }
 

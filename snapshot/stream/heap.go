@@ -205,6 +205,12 @@ type elementError struct {
 func (e *elementError) Error() string { return e.err.Error() + " (state " + e.state + ")" }
 func (e *elementError) Unwrap() error { return e.err }
 
+// Close gives the reader's memory back: what it gave out becomes invalid.
+func (h *Heap) Close() {
+	h.w.release()
+	h.live, h.ns, h.key, h.value = false, nil, nil, nil
+}
+
 // State is the position in the meta block's list of the element's state.
 func (h *Heap) State() int { return h.state }
 

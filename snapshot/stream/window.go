@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/internal/damage"
@@ -31,9 +32,30 @@ type window struct {
 	err      error // a read error; io.EOF is eof
 }
 
+// buffers keeps windows between readers, so that a scan of many small parts makes
+// no garbage.
+var buffers = sync.Pool{}
+
+// largestKept bounds a buffer that is kept.
+const largestKept = 4 << 20
+
+// release gives the buffer back; the slices given out become invalid.
+func (w *window) release() {
+	if cap(w.buf) > 0 && cap(w.buf) <= largestKept {
+		b := w.buf[:cap(w.buf)]
+		buffers.Put(&b)
+	}
+	*w = window{eof: true}
+}
+
 // reset makes w read a new stream whose first byte has the offset base.
 func (w *window) reset(read func([]byte) (int, error), base int64) {
 	*w = window{read: read, base: base, buf: w.buf, chunk: firstRead}
+	if w.buf == nil {
+		if b, ok := buffers.Get().(*[]byte); ok {
+			w.buf = *b
+		}
+	}
 }
 
 // offset is the stream offset of the next byte.
