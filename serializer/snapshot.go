@@ -486,7 +486,7 @@ func readTTLAware(s *snapReader, t *Type) {
 	}
 	class, version := t.Class, t.Version
 	*t = *inner
-	t.Class, t.Version = class, version
+	t.innerClass, t.Class, t.Version = inner.Class, class, version
 }
 
 func readTimer(s *snapReader, t *Type) {
