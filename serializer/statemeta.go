@@ -350,3 +350,98 @@ func (m *metaReader) serializer(follows func() bool) *Type {
 	t.Raw = m.since(start)
 	return t
 }
+
+// Append appends the block as Flink writes it, in version 6.
+func (k *KeyedBackendMeta) Append(dst []byte) ([]byte, error) {
+	dst = javaio.AppendBool(javaio.AppendI32(dst, 6), k.Compressed)
+	dst, err := k.Key.AppendSnapshot(dst)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	return appendStates(dst, k.States)
+}
+
+// Append appends the block in Version 5, which Flink 1.16 and 1.17 need, or 6.
+// Version 5 cannot be compressed.
+func (o *OperatorBackendMeta) Append(dst []byte) ([]byte, error) {
+	dst = javaio.AppendI32(dst, o.Version)
+	switch {
+	case o.Version == 6:
+		dst = javaio.AppendBool(dst, o.Compressed)
+	case o.Version != 5:
+		return nil, fmt.Errorf("operator state meta version %d cannot be written", o.Version)
+	case o.Compressed:
+		return nil, fmt.Errorf("operator state meta version 5 cannot be compressed")
+	}
+	dst, err := appendStates(dst, o.Lists)
+	if err != nil {
+		return nil, err
+	}
+	return appendStates(dst, o.Broadcasts)
+}
+
+func appendStates(dst []byte, states []StateMeta) ([]byte, error) {
+	if len(states) > 1<<15-1 {
+		return nil, fmt.Errorf("%d states, at most 32767 fit", len(states))
+	}
+	dst = javaio.AppendI16(dst, int16(len(states)))
+	var err error
+	for i := range states {
+		if dst, err = states[i].Append(dst); err != nil {
+			return nil, fmt.Errorf("state %s: %w", states[i].Name, err)
+		}
+	}
+	return dst, nil
+}
+
+// Append appends one state's meta info. Options and serializers keep their order;
+// Flink's own is VALUE_SERIALIZER before NAMESPACE_SERIALIZER before KEY_SERIALIZER.
+func (m *StateMeta) Append(dst []byte) ([]byte, error) {
+	w := snapWriter{b: dst}
+	w.utf(m.Name)
+	w.i32(int32(m.Kind))
+	w.i32(int32(len(m.Options)))
+	for _, o := range m.Options {
+		w.utf(o.Key)
+		w.utf(o.Value)
+	}
+	w.i32(int32(len(m.Serializers)))
+	for _, s := range m.Serializers {
+		w.utf(s.Key)
+		w.i32(proxyVersion)
+		w.snapshot(s.Type)
+	}
+	return w.b, w.err
+}
+
+// NewKeyedState is the meta info of a keyed state: stateType is VALUE, LIST,
+// REDUCING, AGGREGATING or MAP, and value the whole type, a list's or map's
+// included.
+func NewKeyedState(name, stateType string, namespace, value *Type) StateMeta {
+	return StateMeta{
+		Name: name, Kind: KeyValue, Options: []Option{{OptionStateType, stateType}},
+		Serializers: []NamedType{{SerializerValue, value}, {SerializerNS, namespace}},
+	}
+}
+
+// NewTimerState is the meta info of a timer queue, see NewTimer.
+func NewTimerState(name string, timer *Type) StateMeta {
+	return StateMeta{Name: name, Kind: PriorityQueue, Serializers: []NamedType{{SerializerValue, timer}}}
+}
+
+// NewListState is the meta info of an operator list or, with union, union state.
+func NewListState(name string, union bool, element *Type) StateMeta {
+	mode := "SPLIT_DISTRIBUTE"
+	if union {
+		mode = "UNION"
+	}
+	return StateMeta{Name: name, Kind: OperatorList, Options: []Option{{OptionMode, mode}}, Serializers: []NamedType{{SerializerValue, element}}}
+}
+
+// NewBroadcastState is the meta info of a broadcast state.
+func NewBroadcastState(name string, key, value *Type) StateMeta {
+	return StateMeta{
+		Name: name, Kind: Broadcast, Options: []Option{{OptionMode, "BROADCAST"}},
+		Serializers: []NamedType{{SerializerValue, value}, {SerializerKey, key}},
+	}
+}
