@@ -155,6 +155,8 @@ const (
 type refusedHandle struct {
 	ordinal int32
 	written string
+	place   *place
+	size    int64
 	err     error
 }
 
@@ -202,7 +204,7 @@ func (c *checker) collect() {
 		if err != nil {
 			c.nRefuse++
 			if c.maxProblems < 0 || len(c.refused) < c.maxProblems {
-				c.refused = append(c.refused, refusedHandle{ordinal, shown(writtenPath(h)), err})
+				c.refused = append(c.refused, refusedHandle{ordinal, shown(writtenPath(h)), f.place, n.size, err})
 			}
 			continue
 		}
@@ -440,7 +442,7 @@ func (c *checker) judge(ctx context.Context) error {
 		}
 	}
 	for _, r := range c.refused {
-		p := ObjectProblem{Problem: ProblemRefused, Class: ClassOutside, Object: r.written, Expected: -1, Actual: -1, Detail: r.err.Error(), Handles: 1}
+		p := ObjectProblem{Problem: ProblemRefused, Class: r.place.class, Object: r.written, Expected: r.size, Actual: -1, Detail: r.err.Error(), Handles: 1}
 		var why *refusal
 		if errors.As(r.err, &why) {
 			p.RefusedBy = why.code

@@ -33,6 +33,7 @@ type explainer struct {
 	facts    []fileFacts // backing of files, in pieces
 	segments map[segmentKey]struct{}
 	blockers map[blockerKey]*Blocker
+	owners   map[ownerKey]*Owner
 	roles    [numRoles]Amount
 	classes  [numClasses]Amount
 	tags     tagSet
@@ -56,6 +57,12 @@ type fileFacts struct {
 type segmentKey struct {
 	file          file
 	start, length int64
+}
+
+type ownerKey struct {
+	job     string
+	class   Class
+	claimed bool
 }
 
 type blockerKey struct {
@@ -86,6 +93,7 @@ func (e *explainer) run() *Inspection {
 	e.files = make(map[file]*fileFacts, e.s.fileHandles)
 	e.segments = map[segmentKey]struct{}{}
 	e.blockers = map[blockerKey]*Blocker{}
+	e.owners = map[ownerKey]*Owner{}
 	uids := uidNames(e.opts.UIDs)
 	for i := range c.Operators {
 		e.operator(i, uids)
@@ -336,44 +344,34 @@ func (e *explainer) fileOf(f file) (facts *fileFacts, isNew bool) {
 	return facts, isNew
 }
 
+// object counts a handle of a whole object. One that may not be followed counts
+// as well: this is about what the metadata says.
 func (e *explainer) object(h metadata.StreamHandle, size int64, relative bool) {
-	f, err := e.s.res.locate(h)
-	if err != nil {
-		e.out.Totals.Refused++
-	}
+	f := e.place(h)
 	if !relative {
 		e.block(f.place, h, size, false)
 	}
-	if err != nil {
-		e.classes[ClassOutside].Handles++
-		return
-	}
-	e.classes[f.place.class].Handles++
 	facts, isNew := e.fileOf(f)
+	o := e.owner(f.place)
 	if isNew {
-		e.owner(f.place).Files++
+		o.Files++
 	}
 	if size > facts.size {
 		grown := size - max(facts.size, 0)
 		facts.size = size
 		e.classes[f.place.class].Bytes += grown
 		e.out.Totals.PhysicalBytes += grown
-		e.owner(f.place).Bytes += grown
+		o.Bytes += grown
 	}
 }
 
 func (e *explainer) segment(h *metadata.SegmentHandle) {
-	f, err := e.s.res.locate(h)
+	f := e.place(h)
 	e.block(f.place, h, h.Length, true)
-	if err != nil {
-		e.out.Totals.Refused++
-		e.classes[ClassOutside].Handles++
-		return
-	}
-	e.classes[f.place.class].Handles++
 	facts, isNew := e.fileOf(f)
+	o := e.owner(f.place)
 	if isNew {
-		e.owner(f.place).Files++
+		o.Files++
 	}
 	facts.size = max(facts.size, h.Start+h.Length)
 	k := segmentKey{f.identity(), h.Start, h.Length}
@@ -383,30 +381,35 @@ func (e *explainer) segment(h *metadata.SegmentHandle) {
 	e.segments[k] = struct{}{}
 	e.classes[f.place.class].Bytes += h.Length
 	e.out.Totals.PhysicalBytes += h.Length
-	e.owner(f.place).Bytes += h.Length
+	o.Bytes += h.Length
+}
+
+func (e *explainer) place(h metadata.StreamHandle) file {
+	f, err := e.s.res.locate(h)
+	if err != nil {
+		e.out.Totals.Refused++
+	}
+	e.classes[f.place.class].Handles++
+	return f
 }
 
 func (e *explainer) owner(p *place) *Owner {
-	owners := e.out.Totals.Owners
-	for i := range owners {
-		if o := &owners[i]; o.Job == p.owner && o.Class == p.class && o.Claimed == p.claimed {
-			return o
-		}
+	k := ownerKey{p.owner, p.class, p.claimed}
+	o := e.owners[k]
+	if o == nil {
+		o = &Owner{Job: p.owner, Class: p.class, Claimed: p.claimed}
+		e.owners[k] = o
 	}
-	e.out.Totals.Owners = append(owners, Owner{Job: p.owner, Class: p.class, Claimed: p.claimed})
-	return &e.out.Totals.Owners[len(owners)]
+	return o
 }
 
 // maxBlockers bounds the groups of handles that keep a snapshot from being moved.
 const maxBlockers = 32
 
 func (e *explainer) block(p *place, h metadata.StreamHandle, size int64, segment bool) {
-	k := blockerKey{place: p, class: ClassOutside, segment: segment}
-	if p != nil {
-		k.class = p.class
-		if p.id < 0 {
-			k.place = nil
-		}
+	k := blockerKey{place: p, class: p.class, segment: segment}
+	if p.id < 0 {
+		k.place = nil
 	}
 	b := e.blockers[k]
 	if b == nil {
@@ -460,8 +463,11 @@ func (e *explainer) finishTotals() {
 			t.Classes[c.String()] = a
 		}
 	}
+	for _, o := range e.owners {
+		t.Owners = append(t.Owners, *o)
+	}
 	slices.SortFunc(t.Owners, func(a, b Owner) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Job, b.Job))
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Job, b.Job), compareBools(a.Claimed, b.Claimed))
 	})
 	if t.Files == 0 {
 		return
@@ -644,15 +650,19 @@ func (n namedStates) list() []NamedState {
 		out = append(out, NamedState{k.name.Go(), modeText(k.mode), k.raw, partitions})
 	}
 	slices.SortFunc(out, func(a, b NamedState) int {
-		if a.Raw != b.Raw {
-			if a.Raw {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Mode, b.Mode))
+		return cmp.Or(compareBools(a.Raw, b.Raw), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Mode, b.Mode))
 	})
 	return out
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 func modeText(m metadata.DistributionMode) string {

@@ -85,7 +85,7 @@ func Files(s *Snapshot) iter.Seq[File] {
 			}
 		}
 		for _, r := range c.refused {
-			f := File{URL: r.written, Class: ClassOutside, Bytes: -1, References: 1, Refused: r.err.Error()}
+			f := File{URL: r.written, Class: r.place.class, Owner: r.place.owner, Claimed: r.place.claimed, Bytes: r.size, References: 1, Refused: r.err.Error()}
 			fill(&f, &refs[r.ordinal])
 			if !yield(f) {
 				return

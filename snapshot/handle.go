@@ -176,12 +176,10 @@ func (s *Snapshot) Resolve(h metadata.StreamHandle) Target {
 		return Target{Kind: TargetInline, Length: int64(len(h.Data)), Data: h.Data}
 	}
 	f, err := s.res.locate(h)
-	t := Target{Kind: TargetObject, Written: writtenPath(h), Length: metadata.StateSize(h)}
-	if f.place != nil {
-		t.Class, t.Owner, t.Claimed, t.Relocated = f.place.class, f.place.owner, f.place.claimed, f.place.relocated
-	}
+	t := Target{Kind: TargetObject, Written: writtenPath(h), Length: metadata.StateSize(h),
+		Class: f.place.class, Owner: f.place.owner, Claimed: f.place.claimed, Relocated: f.place.relocated}
 	if err != nil {
-		t.Kind, t.Class, t.Refused = TargetRefused, ClassOutside, err
+		t.Kind, t.Refused = TargetRefused, err
 		return t
 	}
 	t.Location = f.location()
@@ -230,6 +228,9 @@ func (f file) location() blobstore.Location { return f.place.loc.Join(f.name) }
 // are told apart by the whole path.
 func (f file) identity() file {
 	if f.place.id < 0 {
+		if f.place.refused != nil {
+			return file{nil, "refused " + f.place.written + "/" + f.name}
+		}
 		return file{nil, f.location().Key()}
 	}
 	return file{f.place.same, f.name}
@@ -244,6 +245,7 @@ type resolver struct {
 	reloc *mapping
 
 	own      *place // the snapshot's folder
+	nowhere  *place // of handles without any
 	places   []*place
 	absolute map[string]*place // by folder as written, raw
 	relative map[string]*place
@@ -272,8 +274,8 @@ func newSelf(dir blobstore.Location) self {
 	return s
 }
 
-// locate finds the object of a file, relative file or segment handle. The file's
-// place may be set although err refuses it.
+// locate finds the object of a file, relative file or segment handle. If err
+// refuses it, place and name are what could be made of it, for display.
 func (r *resolver) locate(h metadata.StreamHandle) (file, error) {
 	switch h := h.(type) {
 	case *metadata.RelativeFileHandle:
@@ -282,11 +284,11 @@ func (r *resolver) locate(h metadata.StreamHandle) (file, error) {
 		return r.locateAbsolute(string(h.Path))
 	case *metadata.SegmentHandle:
 		if h.Start < 0 || h.Length < 0 || h.Start+h.Length < h.Start {
-			return file{}, refuse(codeBadSegment, "segment %d+%d is out of range", h.Start, h.Length)
+			return file{r.nowhere, string(h.Path)}, refuse(codeBadSegment, "segment %d+%d is out of range", h.Start, h.Length)
 		}
 		return r.locateAbsolute(string(h.Path))
 	}
-	return file{}, refuse(codeBadPath, "handle type %d has no object", h.Tag())
+	return file{r.nowhere, ""}, refuse(codeBadPath, "handle type %d has no object", h.Tag())
 }
 
 func (r *resolver) locateRelative(raw string) (file, error) {
@@ -299,26 +301,26 @@ func (r *resolver) locateRelative(raw string) (file, error) {
 	if p == nil {
 		p = r.makeRelative(raw[:i])
 	}
-	if p.refused != nil {
-		return file{p, ""}, p.refused
-	}
 	name, err := lastName(raw[i+1:], false)
+	if p.refused != nil {
+		err = p.refused
+	}
 	return file{p, name}, err
 }
 
 func (r *resolver) locateAbsolute(raw string) (file, error) {
 	i := strings.LastIndexByte(raw, '/')
 	if i < 0 {
-		return file{}, refuse(codeBadPath, "not an absolute path")
+		return file{r.nowhere, raw}, refuse(codeBadPath, "not an absolute path")
 	}
 	p := r.absolute[raw[:i]]
 	if p == nil {
 		p = r.makeAbsolute(raw[:i])
 	}
-	if p.refused != nil {
-		return file{p, ""}, p.refused
-	}
 	name, err := lastName(raw[i+1:], false)
+	if p.refused != nil {
+		err = p.refused
+	}
 	return file{p, name}, err
 }
 
@@ -377,9 +379,6 @@ func (r *resolver) makeAbsolute(rawDir string) *place {
 		p.loc, p.refused = r.allowed(loc)
 	}
 	p.class, p.owner, p.claimed = r.self.classify(p.loc)
-	if p.refused != nil {
-		p.class = ClassOutside
-	}
 	return p
 }
 
@@ -508,7 +507,7 @@ func (r *resolver) remember(absolute, relative []string) {
 	add := func(p *place) *place {
 		p.id, p.same = int32(len(r.places)), p
 		r.places = append(r.places, p)
-		if p.refused == nil {
+		if p.loc.Scheme != "" {
 			key := p.loc.Key()
 			if q := byLoc[key]; q != nil {
 				p.same = q
@@ -519,6 +518,7 @@ func (r *resolver) remember(absolute, relative []string) {
 		return p
 	}
 	r.own = add(&place{loc: r.self.dir, class: ClassExclusive, owner: r.self.job})
+	r.nowhere = add(&place{class: ClassOutside, refused: ErrRefused})
 	r.absolute = make(map[string]*place, len(absolute))
 	for _, d := range absolute {
 		r.absolute[d] = add(r.makeAbsolute(d))
