@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/internal/damage"
 	"github.com/tidemark/tidemark/internal/javaio"
 	"github.com/tidemark/tidemark/metadata"
@@ -94,6 +93,7 @@ type changes struct {
 type changedState struct {
 	keyedState
 	comp    stateDecoders
+	dec     *rowDecoders             // for rows that stand in the changes
 	entries map[string]*changedEntry // by namespace length, namespace and key
 	timers  map[string]*changedTimer // by the timer's bytes
 }
@@ -603,6 +603,14 @@ func (c *changes) through(w *worker, r *StateRow) error {
 		if e.reset {
 			return nil
 		}
+		if !e.done { // the rows of a key stand together
+			e.done = true
+			row := c.newRow(s)
+			row.KeyGroup, row.Key, row.Namespace = e.keyGroup, e.key, e.namespace
+			if err := emitEntry(w, s, e, row); err != nil {
+				return err
+			}
+		}
 		if _, ok := e.entries[string(r.UserKey)]; ok {
 			return nil
 		}
@@ -664,11 +672,17 @@ func rowElements(r *StateRow) ([]byte, error) {
 	return out, nil
 }
 
+// newRow is a row of a state that stands in the changes.
+func (c *changes) newRow(s *changedState) StateRow {
+	if s.dec == nil {
+		s.dec = (&keyedFile{sc: c.sc}).decoders(&s.keyedState)
+	}
+	return StateRow{State: s.state, Subtask: c.j.subtask, File: c.sc.s.Location.String(), Offset: -1, dec: s.dec}
+}
+
 // emitChanged gives out what the materialized part did not have.
 func (c *changes) emitChanged(ctx context.Context, w *worker, s *changedState) error {
-	f := &keyedFile{sc: c.sc, op: c.j.operator, subtask: c.j.subtask, name: c.sc.s.Location.String(), prefix: incremental.KeyGroupBytes(c.j.operator.MaxParallelism)}
-	dec := f.decoders(&s.keyedState)
-	row := StateRow{State: s.state, Subtask: c.j.subtask, File: f.name, Offset: -1, dec: dec}
+	row := c.newRow(s)
 	if s.state.Kind == StateTimer {
 		return c.emitTimers(ctx, w, s, row)
 	}
@@ -682,6 +696,9 @@ func (c *changes) emitChanged(ctx context.Context, w *worker, s *changedState) e
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if e.done {
+			continue
 		}
 		if c.sc.opts.Key != nil && string(e.key) != string(c.sc.opts.Key) {
 			continue
@@ -726,7 +743,7 @@ func emitEntry(w *worker, s *changedState, e *changedEntry, row StateRow) error 
 		}
 		return nil
 	case StateList:
-		if e.done || len(e.elements) == 0 {
+		if len(e.elements) == 0 {
 			return nil
 		}
 		row.Value, row.Form = e.elements, FormElements

@@ -37,6 +37,19 @@ type StateRow struct {
 	Offset int64
 
 	dec *rowDecoders
+
+	ttlMin, ttlMax int64 // of a list's elements
+	ttlSeen        bool
+}
+
+func (r *StateRow) sawTTL(least, greatest int64) {
+	if !r.ttlSeen || least < r.ttlMin {
+		r.ttlMin = least
+	}
+	if !r.ttlSeen || greatest > r.ttlMax {
+		r.ttlMax = greatest
+	}
+	r.ttlSeen = true
 }
 
 // ValueForm is how a row's value is stored.
@@ -160,6 +173,7 @@ func (r *StateRow) appendValue(dst []byte, undecoded *string) (out []byte, least
 // appendElements appends a list of elements that stand one after the other.
 func (r *StateRow) appendElements(dst []byte, undecoded *string) (out []byte, least, greatest int64, ttl bool) {
 	start := len(dst)
+	r.ttlSeen = false
 	dst = append(dst, '[')
 	for b, first := r.Value, true; len(b) > 0; first = false {
 		if !first {
@@ -176,13 +190,7 @@ func (r *StateRow) appendElements(dst []byte, undecoded *string) (out []byte, le
 		}
 		noteOpaque(r.dec.elem, undecoded)
 		if lo, hi, ok := r.dec.elem.TTL(); ok {
-			if !ttl || lo < least {
-				least = lo
-			}
-			if !ttl || hi > greatest {
-				greatest = hi
-			}
-			ttl = true
+			r.sawTTL(lo, hi)
 		}
 		b = b[n:]
 		if r.Form == FormJoined && len(b) > 0 {
@@ -192,7 +200,7 @@ func (r *StateRow) appendElements(dst []byte, undecoded *string) (out []byte, le
 			break // elements without bytes: one stands for all
 		}
 	}
-	return append(dst, ']'), least, greatest, ttl
+	return append(dst, ']'), r.ttlMin, r.ttlMax, r.ttlSeen
 }
 
 func (r *StateRow) appendParts(dst []byte) []byte {
@@ -335,10 +343,14 @@ func (r *StateRow) Check() error {
 		if r.dec.elem == nil {
 			return nil
 		}
+		r.ttlSeen = false
 		for b := r.Value; len(b) > 0; {
 			n, err := r.dec.elem.Skip(b)
 			if err != nil {
 				return err
+			}
+			if lo, hi, ok := r.dec.elem.TTL(); ok {
+				r.sawTTL(lo, hi)
 			}
 			if b = b[n:]; r.Form == FormJoined && len(b) > 0 {
 				b = b[1:]
@@ -349,4 +361,21 @@ func (r *StateRow) Check() error {
 		}
 	}
 	return nil
+}
+
+// TTL gives the least and the greatest time of last access inside the value, in
+// epoch milliseconds, as the last call of Check or AppendJSON saw it.
+func (r *StateRow) TTL() (least, greatest int64, ok bool) {
+	if r.dec == nil || r.Null {
+		return 0, 0, false
+	}
+	switch r.Form {
+	case FormValue:
+		if r.dec.value != nil {
+			return r.dec.value.TTL()
+		}
+	case FormJoined, FormElements:
+		return r.ttlMin, r.ttlMax, r.ttlSeen
+	}
+	return 0, 0, false
 }
