@@ -120,6 +120,10 @@ func (s *localStore) files(create bool) (files, error) {
 	if s.dir == "" {
 		return wholeSystem{}, nil
 	}
+	// os.OpenRoot would wait for a writer if this were a named pipe.
+	if fi, err := os.Stat(s.dir); err == nil && !fi.IsDir() {
+		return nil, syscall.ENOTDIR
+	}
 	r, err := os.OpenRoot(s.dir)
 	if create && errors.Is(err, fs.ErrNotExist) {
 		if err := s.mkdirAll(wholeSystem{}, s.loc.Path); err != nil {

@@ -63,6 +63,7 @@ type walker struct {
 	fold  bool // Delimiter
 	temp  bool // temporary files only, else all others
 	yield func(Info, error) bool
+	buf   []byte
 }
 
 // errStop ends a walk whose consumer wants no more.
@@ -137,10 +138,10 @@ func (w *walker) dir(d dirReader, base, begin, after string) error {
 	for more := true; more; {
 		var b batch
 		err := d.each(func(name []byte, kind entryKind) error {
-			if kind == kindSkip || !bytes.HasPrefix(name, []byte(begin)) {
+			if kind == kindSkip || len(name) < len(begin) || string(name[:len(begin)]) != begin {
 				return nil
 			}
-			if kind != kindDir && IsTemporaryName(string(name)) != w.temp {
+			if kind != kindDir && isTemporary(name) != w.temp {
 				return nil
 			}
 			b.add(name, kind, last, after, w.fold)
@@ -154,8 +155,8 @@ func (w *walker) dir(d dirReader, base, begin, after string) error {
 			if err := w.ctx.Err(); err != nil {
 				return err
 			}
-			key := b.key(b.refs[i])
-			if err := w.entry(d, base, string(key), b.refs[i].kind, after); err != nil {
+			full := w.join(base, b.key(b.refs[i]))
+			if err := w.entry(d, full, len(base), b.refs[i].kind, after); err != nil {
 				return err
 			}
 		}
@@ -166,9 +167,16 @@ func (w *walker) dir(d dirReader, base, begin, after string) error {
 	return nil
 }
 
-// entry yields one file, or what is in one directory (key ends in "/").
-func (w *walker) entry(d dirReader, base, key string, kind entryKind, after string) error {
-	name := base + key
+// join makes a name with one allocation.
+func (w *walker) join(base string, key []byte) string {
+	w.buf = append(append(w.buf[:0], base...), key...)
+	return string(w.buf)
+}
+
+// entry yields one file, or what is in one directory; name ends in "/" then. Its own
+// part begins at own.
+func (w *walker) entry(d dirReader, name string, own int, kind entryKind, after string) error {
+	key := name[own:]
 	switch kind {
 	case kindDir:
 		if w.fold {
@@ -179,7 +187,7 @@ func (w *walker) entry(d dirReader, base, key string, kind entryKind, after stri
 			return noneIfAbsent(err)
 		}
 		defer c.close()
-		rest, _ := below(after, key)
+		rest, _ := below(after, key) // not before after: it would not be here
 		return w.dir(c, name, "", rest)
 	case kindLink:
 		fi, err := w.root.Stat(name)

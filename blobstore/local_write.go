@@ -131,7 +131,9 @@ func (w *localWriter) commit() error {
 // publish gives the temporary file its name.
 func (w *localWriter) publish() error {
 	var err error
-	if w.ifAbsent {
+	if w.ifAbsent && forceLink {
+		err = linkNoReplace(w.root, w.temp, w.name)
+	} else if w.ifAbsent {
 		err = renameNoReplace(w.root, w.dir, w.temp, w.name)
 	} else {
 		err = w.root.Rename(w.temp, w.name)
@@ -143,6 +145,9 @@ func (w *localWriter) publish() error {
 	}
 	return err
 }
+
+// forceLink makes IfAbsent use hard links, for tests.
+var forceLink bool
 
 // linkNoReplace is renameNoReplace by a hard link. A crash between its two steps
 // leaves the temporary name, which can be deleted like any other.

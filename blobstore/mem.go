@@ -121,9 +121,12 @@ func (x *memIndex) remove(name string) {
 }
 
 // from appends up to cap(dst)-len(dst) objects in order, those that sort at or
-// after name.
-func (x *memIndex) from(name string, dst []memObject) []memObject {
-	p, i, _ := x.find(name)
+// after name; after it if past is set.
+func (x *memIndex) from(name string, past bool, dst []memObject) []memObject {
+	p, i, found := x.find(name)
+	if found && past {
+		i++
+	}
 	for ; p < len(x.pieces) && len(dst) < cap(dst); p, i = p+1, 0 {
 		n := min(len(x.pieces[p])-i, cap(dst)-len(dst))
 		dst = append(dst, x.pieces[p][i:i+n]...)
@@ -227,7 +230,7 @@ func (s *memStore) List(ctx context.Context, opts *ListOptions) iter.Seq2[Info, 
 		o = *opts
 	}
 	return func(yield func(Info, error) bool) {
-		next := max(o.Prefix, o.StartAfter) // the first name that may be listed
+		next, past := max(o.Prefix, o.StartAfter), false // the first name that may be listed
 		batch := make([]memObject, 0, 16)
 		for {
 			if err := ctx.Err(); err != nil {
@@ -235,7 +238,7 @@ func (s *memStore) List(ctx context.Context, opts *ListOptions) iter.Seq2[Info, 
 				return
 			}
 			s.mu.RLock()
-			batch = s.objects.from(next, batch[:0])
+			batch = s.objects.from(next, past, batch[:0])
 			s.mu.RUnlock()
 			if len(batch) == 0 {
 				return
@@ -249,11 +252,11 @@ func (s *memStore) List(ctx context.Context, opts *ListOptions) iter.Seq2[Info, 
 				if !ok {
 					return
 				}
-				next = b.name + "\x00"
+				next, past = b.name, true
 				slash := strings.IndexByte(rest, '/')
 				if o.Delimiter && slash >= 0 {
 					dir := b.name[:len(o.Prefix)+slash+1]
-					next = dir[:len(dir)-1] + "0" // "0" is the byte after "/"
+					next, past = dir[:len(dir)-1]+"0", false // "0" is the byte after "/"
 					if dir > o.StartAfter && !yield(Info{Name: dir, IsPrefix: true}, nil) {
 						return
 					}

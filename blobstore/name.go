@@ -66,12 +66,16 @@ func TemporaryName(name string) string {
 // Such objects are hidden from List, cannot be created by name, and stay behind
 // when a writer's process dies; TemporaryLister finds them.
 func IsTemporaryName(name string) bool {
-	base := name[strings.LastIndexByte(name, '/')+1:]
+	return isTemporary(name[strings.LastIndexByte(name, '/')+1:])
+}
+
+func isTemporary[T string | []byte](base T) bool {
 	if len(base) != len(tempPrefix)+tempRandomLen+len(tempSuffix) ||
-		!strings.HasPrefix(base, tempPrefix) || !strings.HasSuffix(base, tempSuffix) {
+		string(base[:len(tempPrefix)]) != tempPrefix || string(base[len(base)-len(tempSuffix):]) != tempSuffix {
 		return false
 	}
-	for _, c := range []byte(base[len(tempPrefix) : len(tempPrefix)+tempRandomLen]) {
+	for i := range tempRandomLen {
+		c := base[len(tempPrefix)+i]
 		if (c < 'A' || c > 'Z') && (c < '2' || c > '7') {
 			return false
 		}
