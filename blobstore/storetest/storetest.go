@@ -51,12 +51,7 @@ type Options struct {
 	Faults func(t *testing.T) FaultEnv
 }
 
-// Factory gives an empty store, which the test closes; a server behind it is
-// stopped by t.Cleanup.
-type Factory func(t *testing.T) blobstore.Store
-
-// Run runs the suite as subtests of t.
-func Run(t *testing.T, factory Factory, opts *Options) {
+func (opts *Options) withDefaults() Options {
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -70,6 +65,16 @@ func Run(t *testing.T, factory Factory, opts *Options) {
 	if o.SkipName == nil {
 		o.SkipName = func(string) string { return "" }
 	}
+	return o
+}
+
+// Factory gives an empty store, which the test closes; a server behind it is
+// stopped by t.Cleanup.
+type Factory func(t *testing.T) blobstore.Store
+
+// Run runs the suite as subtests of t.
+func Run(t *testing.T, factory Factory, opts *Options) {
+	o := opts.withDefaults()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := factory(t)
