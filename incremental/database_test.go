@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -352,3 +353,48 @@ func TestKeyGroupBounds(t *testing.T) {
 		require.Equal(t, c.upper, upper)
 	}
 }
+
+// TestConcurrent uses one database from many goroutines, with a cache that drops
+// tables while they are in use.
+func TestConcurrent(t *testing.T) {
+	c := subset(t, "frocksdb8/workload-merges")
+	var files []incremental.File
+	for _, f := range c.files {
+		files = append(files, incremental.File{Name: f.Name, Source: &slow{Source: f.Source}})
+	}
+	for _, cache := range []int64{-1, 20000, 0} {
+		db, err := incremental.Open(context.Background(), files, &incremental.Options{CacheBytes: cache})
+		require.NoError(t, err)
+		f := db.Family("list")
+		want := c.want["list"]
+		var wg sync.WaitGroup
+		for g := range 4 {
+			wg.Go(func() {
+				for i := g; i < len(want); i += 7 {
+					v, ok, err := f.Get(context.Background(), want[i].key, nil)
+					if err != nil || !ok || !bytes.Equal(v, want[i].value) {
+						t.Error(ok, err)
+						return
+					}
+				}
+				it := f.Scan(context.Background(), &incremental.ScanOptions{Lower: want[g].key, ReadAhead: 100})
+				defer it.Close()
+				n := g
+				for it.Next() {
+					if !bytes.Equal(it.Key(), want[n].key) || !bytes.Equal(it.Value(), want[n].value) {
+						t.Errorf("entry %d differs", n)
+						return
+					}
+					n++
+				}
+				if it.Err() != nil || n != len(want) {
+					t.Error(n, it.Err())
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// slow hides that a source is in memory.
+type slow struct{ sst.Source }
