@@ -29,8 +29,7 @@ type explainer struct {
 	opts InspectOptions
 	out  *Inspection // an allocation of its own, so that it does not keep the rest alive
 
-	files    map[file]*fileFacts
-	facts    []fileFacts // backing of files, in pieces
+	files    *fileSet
 	segments map[segmentKey]struct{}
 	blockers map[blockerKey]*Blocker
 	owners   map[ownerKey]*Owner
@@ -47,11 +46,6 @@ type explainer struct {
 	subRange  map[int32]metadata.KeyGroupRange
 	handles   map[handleKey]int64
 	operators []metadata.OperatorState
-}
-
-type fileFacts struct {
-	size     int64
-	operator int32 // the last one that named it
 }
 
 type segmentKey struct {
@@ -90,7 +84,7 @@ func (e *explainer) run() *Inspection {
 		m := &c.MasterStates[i]
 		out.MasterStates = append(out.MasterStates, MasterState{m.Name.Go(), m.Version, int64(len(m.Payload))})
 	}
-	e.files = make(map[file]*fileFacts, e.s.fileHandles)
+	e.files = newFileSet(e.s.fileHandles)
 	e.segments = map[segmentKey]struct{}{}
 	e.blockers = map[blockerKey]*Blocker{}
 	e.owners = map[ownerKey]*Owner{}
@@ -326,17 +320,7 @@ func (e *explainer) inlined(bytes int64) {
 
 // fileOf finds or makes what is known of a file, and counts it for the operator.
 func (e *explainer) fileOf(f file) (facts *fileFacts, isNew bool) {
-	f = f.identity()
-	facts = e.files[f]
-	if facts == nil {
-		if len(e.facts) == cap(e.facts) {
-			e.facts = make([]fileFacts, 0, min(max(2*cap(e.facts), 64), 4096))
-		}
-		e.facts = append(e.facts, fileFacts{size: -1, operator: -1})
-		facts = &e.facts[len(e.facts)-1]
-		e.files[f] = facts
-		isNew = true
-	}
+	facts, isNew = e.files.get(f.identity())
 	if facts.operator != e.opIndex {
 		facts.operator = e.opIndex
 		e.op.Files++
@@ -453,7 +437,7 @@ func (e *explainer) finishMovable() {
 
 func (e *explainer) finishTotals() {
 	t := &e.out.Totals
-	t.Files = int64(len(e.files))
+	t.Files = int64(len(e.files.facts))
 	t.Roles = roleMap(&e.roles)
 	for c := range numClasses {
 		if a := e.classes[c]; a.Handles > 0 {
@@ -476,7 +460,8 @@ func (e *explainer) finishTotals() {
 	for i, limit := range fileSizeLimits {
 		buckets[i].UpTo = limit
 	}
-	for _, f := range e.files {
+	for i := range e.files.facts {
+		f := &e.files.facts[i]
 		if f.size < 0 {
 			t.UnknownSizes++
 			continue
