@@ -36,7 +36,8 @@ type Options struct {
 	// OnDamage, if set, is told of each file or block that cannot be used, and
 	// reading goes on without it. What is then read may lack entries and may hold
 	// older values of them, so say so to the user. It may be called from many
-	// goroutines. Nil makes the first damage the error of the operation.
+	// goroutines. Nil makes the first damage the error of the operation. A file that
+	// the store does not have is damage, too; its other failures stay errors.
 	OnDamage func(error)
 }
 
@@ -122,7 +123,7 @@ func (d *Database) missing(local string, err error) error {
 
 // tolerate is nil if damage may be passed by, after it was told to OnDamage.
 func (d *Database) tolerate(err error) error {
-	if d.onDamage == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if d.onDamage == nil || !isDamage(err) {
 		return err
 	}
 	d.onDamage(err)

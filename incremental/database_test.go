@@ -97,6 +97,12 @@ func (storeGone) ReadAt(context.Context, []byte, int64) (int, error) {
 	return 0, &blobstore.Error{Op: "open", URL: "mem:///x", Err: blobstore.ErrNotExist}
 }
 
+type denied struct{ sst.Source }
+
+func (denied) ReadAt(context.Context, []byte, int64) (int, error) {
+	return 0, &blobstore.Error{Op: "open", URL: "mem:///x", Err: blobstore.ErrPermission}
+}
+
 func TestBlobGone(t *testing.T) {
 	c := subset(t, "frocksdb8/tiny-format-5")
 	db, err := incremental.Open(context.Background(), c.files, nil)
@@ -119,6 +125,19 @@ func TestBlobGone(t *testing.T) {
 	m := c.named("MANIFEST")
 	_, err = incremental.Open(context.Background(), c.with(m, storeGone{c.source(m)}), nil)
 	require.ErrorIs(t, err, damage.ErrCorrupt)
+
+	// What the store refuses is no damage, and not passed by.
+	db, found := tolerant(t, c.with(name, denied{c.source(name)}))
+	it = db.Family("state").Scan(context.Background(), nil)
+	defer it.Close()
+	require.False(t, it.Next())
+	require.ErrorIs(t, it.Err(), blobstore.ErrPermission)
+	require.ErrorContains(t, it.Err(), name)
+	_, _, err = db.Family("state").Get(context.Background(), c.want["state"][0].key, nil)
+	require.ErrorIs(t, err, blobstore.ErrPermission)
+	_, err = db.Verify(context.Background(), nil)
+	require.ErrorIs(t, err, blobstore.ErrPermission)
+	require.Empty(t, *found)
 }
 
 // TestDamagedBlocks flips a bit in each block of a table in turn: the other
