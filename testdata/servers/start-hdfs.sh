@@ -42,6 +42,10 @@ put_env HADOOP_CONF_DIR "$RUN/conf"
 put_env TIDEMARK_TEST_HDFS_URL "$URL"
 put_env TIDEMARK_TEST_HDFS_NAMENODES "127.0.0.1:$(nums rpc | sed 's/,/,127.0.0.1:/g')"
 put_env TIDEMARK_TEST_WEBHDFS "http://127.0.0.1:$(nums http | sed 's/,/,http:\/\/127.0.0.1:/g')"
+if [[ " $* " == *" --https "* ]]; then
+  put_env TIDEMARK_TEST_SWEBHDFS "https://127.0.0.1:$(nums https | sed 's/,/,https:\/\/127.0.0.1:/g')"
+  put_env TIDEMARK_TEST_HDFS_CA "$RUN/conf/ca.pem"
+fi
 put_env TIDEMARK_TEST_HDFS_CONTROL "http://127.0.0.1:$(sed -E 's/.*"control":([0-9]+).*/\1/' <<<"$R")/"
 put_env TIDEMARK_TEST_HDFS_DATA "$RUN/data"
 put_env TIDEMARK_TEST_HDFS_PID "$PID"

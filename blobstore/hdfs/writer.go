@@ -1,0 +1,247 @@
+package hdfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/tidemark/tidemark/blobstore"
+)
+
+func (s *store) Create(ctx context.Context, name string, opts *blobstore.WriteOptions) (blobstore.Writer, error) {
+	w, err := s.create(ctx, name, opts)
+	if err != nil {
+		return nil, s.fail("create", name, err)
+	}
+	return w, nil
+}
+
+func (s *store) create(ctx context.Context, name string, opts *blobstore.WriteOptions) (*writer, error) {
+	if err := s.begin(name, blobstore.ValidNewName); err != nil {
+		return nil, err
+	}
+	w := &writer{s: s, ctx: ctx, name: name, replay: replay{max: s.cfg.replayBytes}}
+	if opts != nil {
+		w.opts = *opts
+	}
+	if err := w.start(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// writer writes one object: to a temporary file, which Commit renames. When a
+// datanode or a connection fails, it begins again with another file and what
+// replay has kept.
+type writer struct {
+	s    *store
+	ctx  context.Context
+	name string
+	opts blobstore.WriteOptions
+
+	temp    string // path of the temporary file
+	up      upload // nil once it has ended
+	replay  replay
+	written int64
+	until   time.Time     // no more restarts after it
+	pause   time.Duration // before the next restart
+	err     error         // final
+	done    bool          // committed, or aborted
+}
+
+const (
+	restartPause    = 200 * time.Millisecond
+	maxRestartPause = 3 * time.Second
+	abortTime       = 10 * time.Second
+)
+
+// start begins a temporary file.
+func (w *writer) start() error {
+	for try := 0; ; try++ {
+		parent, err := w.s.folder(w.ctx, w.name)
+		if err != nil {
+			return err
+		}
+		w.temp = "/" + blobstore.TemporaryName(w.name)
+		w.up, err = w.s.b.create(w.ctx, w.temp, parent)
+		if errors.Is(err, blobstore.ErrNotExist) && try < 3 { // the directory has gone again
+			continue
+		}
+		return err
+	}
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	if err := w.check(); err != nil {
+		return 0, w.s.fail("write", w.name, err)
+	}
+	_, err := w.up.Write(p)
+	w.replay.add(p)
+	w.written += int64(len(p))
+	if err != nil {
+		err = w.restart(err)
+	}
+	if err != nil {
+		return 0, w.s.fail("write", w.name, w.giveUp(err))
+	}
+	return len(p), nil
+}
+
+// check says why no more can be written.
+func (w *writer) check() error {
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.done:
+		return blobstore.ErrClosed
+	case w.ctx.Err() != nil:
+		return w.giveUp(w.ctx.Err())
+	}
+	return nil
+}
+
+// giveUp aborts because of err.
+func (w *writer) giveUp(err error) error {
+	w.err = err
+	w.drop()
+	return err
+}
+
+// drop removes the temporary file.
+func (w *writer) drop() error {
+	if w.up != nil {
+		w.up.discard()
+		w.up = nil
+	}
+	w.replay.close()
+	if w.temp == "" {
+		return nil
+	}
+	temp := w.temp
+	w.temp = ""
+	return w.s.removeTemp(w.ctx, temp)
+}
+
+// removeTemp removes a temporary file, also after cancellation.
+func (s *store) removeTemp(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+	defer cancel()
+	_, err := s.b.remove(ctx, path)
+	if errors.Is(err, blobstore.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// restart writes all again, to another file, because of a failure.
+func (w *writer) restart(cause error) error {
+	// Twice as long as other retries: a dead datanode is chosen for new blocks until
+	// the namenode misses its heartbeats.
+	limit := 2 * w.s.cfg.retryFor
+	if time.Since(w.until) > limit { // the first failure for a while
+		w.until, w.pause = time.Now().Add(limit), restartPause
+	}
+	for ; ; w.pause = min(2*w.pause, maxRestartPause) {
+		if w.up != nil {
+			w.up.discard()
+			w.up = nil
+		}
+		switch {
+		case w.ctx.Err() != nil:
+			return w.ctx.Err()
+		case !errors.Is(cause, blobstore.ErrTemporary):
+			return cause
+		case w.replay.lost:
+			return fmt.Errorf("%w (%d bytes were written, more than is kept for another try)", cause, w.written)
+		case time.Now().Add(w.pause).After(w.until):
+			return cause
+		}
+		w.s.cfg.logger.Debug("hdfs: writing the object again after a failure", "name", w.name, "bytes", w.written, "error", cause)
+		if err := w.s.removeTemp(w.ctx, w.temp); err != nil {
+			w.s.cfg.logger.Warn("hdfs: a temporary file was left behind", "path", w.temp, "error", err)
+		}
+		if err := sleep(w.ctx, w.pause); err != nil {
+			return err
+		}
+		err := w.start()
+		if err == nil {
+			_, err = io.Copy(w.up, w.replay.reader())
+		}
+		if err == nil {
+			w.pause = min(2*w.pause, maxRestartPause)
+			return nil
+		}
+		cause = err
+	}
+}
+
+func (w *writer) Commit() error {
+	if err := w.check(); err != nil {
+		return w.s.fail("commit", w.name, err)
+	}
+	st, err := w.complete()
+	if err == nil {
+		err = w.s.publish(w.ctx, w.temp, "/"+w.name, st, !w.opts.IfAbsent)
+	}
+	if err != nil {
+		return w.s.fail("commit", w.name, w.giveUp(err))
+	}
+	w.done = true
+	w.temp = ""
+	w.replay.close()
+	return nil
+}
+
+// complete ends the temporary file and makes sure that all bytes are in it.
+func (w *writer) complete() (status, error) {
+	for {
+		up := w.up
+		w.up = nil
+		err := up.finish()
+		if err == nil {
+			var st status
+			st, err = w.s.b.stat(w.ctx, w.temp)
+			if err == nil && st.size == w.written {
+				return st, nil
+			}
+			if err == nil {
+				err = connectionError("the file has %d bytes where %d were written", st.size, w.written)
+			}
+		}
+		if err := w.restart(err); err != nil {
+			return status{}, err
+		}
+	}
+}
+
+// publish renames a complete temporary file. Whether a rename with a lost answer
+// was done is told by the file's ID.
+func (s *store) publish(ctx context.Context, temp, to string, st status, overwrite bool) error {
+	err := s.b.rename(ctx, temp, to, overwrite)
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+	defer cancel()
+	there, serr := s.b.stat(ctx, to)
+	switch {
+	case serr == nil && there.fileID == st.fileID && st.fileID != 0:
+		return nil
+	case serr == nil && there.dir && (overwrite || errors.Is(err, blobstore.ErrExist)):
+		return blobstore.ErrIsDirectory
+	}
+	return err
+}
+
+func (w *writer) Abort() error {
+	if w.done {
+		return nil
+	}
+	w.done = true
+	if w.err == nil {
+		w.err = blobstore.ErrClosed
+	}
+	return w.s.fail("abort", w.name, w.drop())
+}
