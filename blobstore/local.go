@@ -473,11 +473,14 @@ func (s *localStore) syncPath(root files, dir string) error {
 	return s.syncDir(d)
 }
 
+// fsync is what makes a file or a directory durable; a variable for the tests.
+var fsync = (*os.File).Sync
+
 func (s *localStore) syncDir(d *os.File) error {
 	if !s.sync || !canSyncDir {
 		return nil
 	}
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // EINVAL: the file system has no such thing
+	if err := fsync(d); err != nil && !errors.Is(err, syscall.EINVAL) { // EINVAL: the file system has no such thing
 		return fmt.Errorf("sync directory: %w", localError(err))
 	}
 	return nil

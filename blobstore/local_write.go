@@ -112,7 +112,7 @@ func (w *localWriter) Commit() error {
 
 func (w *localWriter) commit() error {
 	if w.s.sync {
-		if err := w.f.Sync(); err != nil {
+		if err := fsync(w.f); err != nil {
 			return err
 		}
 	}

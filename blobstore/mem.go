@@ -294,6 +294,7 @@ func (s *memStore) Create(ctx context.Context, name string, opts *WriteOptions) 
 	w := &memWriter{s: s, ctx: ctx, name: name}
 	if opts != nil {
 		w.ifAbsent = opts.IfAbsent
+		w.buf = make([]byte, 0, max(0, min(opts.SizeHint, 64<<20))) // a hint, not a promise
 	}
 	return w, nil
 }

@@ -86,7 +86,8 @@ func (o *RetryOptions) withDefaults() RetryOptions {
 // it may open later is closed. Reads, writes and listings cannot be left, since they
 // work in the caller's memory; drivers must heed the context there.
 //
-// The error of the last try is returned, with the number of tries in it.
+// The error of the last try is returned; where the budget ended, with the number of
+// tries and the time they took.
 func Retry(s Store, o *RetryOptions) Store { return decorate(s, &retry{o.withDefaults()}) }
 
 type retry struct{ o RetryOptions }
@@ -142,9 +143,10 @@ func (t *tries) again(ctx context.Context, err error) error {
 	}
 }
 
-// told puts the number of tries into an error, if it was more than one.
+// told puts the number of tries into an error, if it was more than one and it was
+// not answered by the last.
 func (t *tries) told(err error) error {
-	if t.n <= 1 || err == nil {
+	if t.n <= 1 || err == nil || !errors.Is(err, ErrTemporary) {
 		return err
 	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
