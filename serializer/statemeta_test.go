@@ -139,7 +139,7 @@ func TestUnknownSerializers(t *testing.T) {
 	m, err := ReadKeyedBackendMeta(javaio.NewReader(keyedBlock(t, str, NewKeyedState("x", "VALUE", void, u))))
 	require.NoError(t, err)
 	require.Empty(t, m.Unknown)
-	require.Equal(t, "opaque:com.example.PairSnapshot", m.States[0].Value().String())
+	require.Equal(t, "opaque:com.example.PairSnapshot<long, string>", m.States[0].Value().String())
 	require.Len(t, m.States[0].Value().Args, 2)
 
 	// In a POJO a frame surrounds it.

@@ -258,6 +258,10 @@ func (t *Type) describe(b *strings.Builder, style wordStyle) {
 	}
 	switch t.Kind {
 	case KindOpaque:
+		if len(t.Args) > 0 && t.Class == t.JavaClass { // a composite whose parts are known
+			args("opaque:" + t.JavaClass)
+			break
+		}
 		b.WriteString("opaque:")
 		b.WriteString(t.JavaClass)
 	case KindString, KindBytes:
