@@ -208,7 +208,7 @@ func (d *Decoder) seeTTL(ms int64) {
 // Bounds that no value of a real job meets; they stop damaged bytes from
 // costing more than their size.
 const (
-	maxZeroSized = 1 << 20 // elements without bytes in one value
+	maxZeroSized = 1 << 16 // elements without bytes in one value
 	maxDepth     = 256     // of values whose depth the type does not bound
 )
 

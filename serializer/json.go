@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // AppendJSON appends the value at the start of b to dst as JSON, in the forms of
@@ -226,7 +227,7 @@ func (j *jsonVisitor) Begin(t *Type, n int) {
 		}
 	case KindPOJO:
 		f.mode = jsonObject
-		j.dst = append(append(j.dst, `{"@class":`...), appendQuotedString(nil, t.JavaClass)...)
+		j.dst = appendQuotedString(append(j.dst, `{"@class":`...), t.JavaClass)
 		f.n = 1
 	default:
 		f.mode = jsonObject
@@ -354,7 +355,7 @@ var plainJSON = func() (t [256]bool) {
 }()
 
 func appendQuotedString(dst []byte, s string) []byte {
-	return appendQuoted(dst, []byte(s))
+	return appendQuoted(dst, unsafe.Slice(unsafe.StringData(s), len(s))) // which is not changed
 }
 
 // appendQuoted writes s as a JSON string. Control characters and unpaired

@@ -36,6 +36,14 @@ func (m *metaReader) serializerFollows() bool {
 // stateFollows looks at a state's head: name, kind, options, and the first
 // serializer's key.
 func (m *metaReader) stateFollows() bool {
+	// Cheaply first: most places fail by what would be the kind.
+	b := m.Peek()
+	if len(b) < 6 {
+		return false
+	}
+	if n := int(b[0])<<8 | int(b[1]); len(b) < n+6 || b[n+2]|b[n+3]|b[n+4] != 0 || b[n+5] > byte(KeyValueV2) {
+		return false
+	}
 	name := m.utf()
 	kind := StateKind(m.I32())
 	if m.Err() != nil || !plausibleName(name) || kind < KeyValue || kind > KeyValueV2 {

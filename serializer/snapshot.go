@@ -70,7 +70,11 @@ func ReadSnapshot(r *javaio.Reader) (*Type, error) {
 // it stands in the legacy timers of the raw keyed state.
 func ReadVersionedSnapshot(r *javaio.Reader) (*Type, error) {
 	s := snapReader{Reader: r}
+	start := r.Offset()
 	t := s.snapshot()
+	if s.Err() == nil {
+		keepRaw(t, append([]byte(nil), r.Since(start)...), int64(start))
+	}
 	if s.unknown != nil {
 		return t, s.unknown
 	}
@@ -154,13 +158,19 @@ func (s *snapReader) snapshot() *Type {
 	if s.Err() != nil {
 		return t
 	}
-	t.Raw = s.since(start)
+	t.rawFrom, t.rawTo = s.base+int64(start), s.base+int64(s.Offset())
 	return t.finish()
 }
 
-// since returns a copy of the bytes read since start.
-func (s *snapReader) since(start int) []byte {
-	return append([]byte(nil), s.Since(start)...)
+// keepRaw gives t and all in it their bytes, of which there is one copy: raw holds
+// those from offset from on.
+func keepRaw(t *Type, raw []byte, from int64) {
+	t.Walk(func(n *Type) bool {
+		if a, z := n.rawFrom-from, n.rawTo-from; n.Class != "" && n.Raw == nil && a >= 0 && z <= int64(len(raw)) && a < z {
+			n.Raw = raw[a:z:z]
+		}
+		return true
+	})
 }
 
 // plausibleClass rejects what cannot be the name of a Java class, so that a
@@ -339,6 +349,7 @@ func (f *snapReader) framed() *Type {
 	if f.unknown != nil {
 		f.unknown = nil
 		f.Rest()
+		t.rawTo = f.base + int64(f.Offset())
 	} else if f.Err() == nil && f.Len() > 0 {
 		f.corrupt("serializer snapshot", "leaves %d bytes of its frame", f.Len())
 	}

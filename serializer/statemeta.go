@@ -342,12 +342,15 @@ func (m *metaReader) serializer(follows func() bool) *Type {
 	start := m.Offset()
 	t := m.snapshot()
 	if m.unknown == nil {
+		if m.Err() == nil {
+			keepRaw(t, append([]byte(nil), m.Since(start)...), int64(start))
+		}
 		return t
 	}
 	m.found = append(m.found, *m.unknown)
 	m.unknown, m.depth = nil, 0
 	m.open = follows == nil || !m.resume(follows)
-	t.Raw = m.since(start)
+	t.Raw = append([]byte(nil), m.Since(start)...)
 	return t
 }
 

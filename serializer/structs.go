@@ -61,7 +61,10 @@ func MustOf[T any]() Serializer[T] {
 
 // codec writes and reads a Go value in place.
 type codec struct {
-	t      *Type
+	t *Type
+	// plain: made of basic types and structs of them alone, so that no pointer to
+	// the value outlives a call.
+	plain  bool
 	append func(dst []byte, p unsafe.Pointer) []byte
 	read   func(b []byte, p unsafe.Pointer) (n int, err error)
 }
@@ -71,18 +74,43 @@ type structSerializer[T any] struct{ c *codec }
 func (s *structSerializer[T]) Type() *Type { return s.c.t }
 
 func (s *structSerializer[T]) Append(dst []byte, v T) []byte {
+	if s.c.plain {
+		return s.c.append(dst, onStack(unsafe.Pointer(&v)))
+	}
+	return s.appendEscaping(dst, v)
+}
+
+func (s *structSerializer[T]) appendEscaping(dst []byte, v T) []byte {
 	return s.c.append(dst, unsafe.Pointer(&v))
 }
 
 func (s *structSerializer[T]) Read(b []byte) (v T, n int, err error) {
+	if s.c.plain {
+		n, err = s.c.read(b, onStack(unsafe.Pointer(&v)))
+		return v, n, err
+	}
+	return s.readEscaping(b)
+}
+
+func (s *structSerializer[T]) readEscaping(b []byte) (v T, n int, err error) {
 	n, err = s.c.read(b, unsafe.Pointer(&v))
 	return v, n, err
+}
+
+// onStack hides a pointer from escape analysis, which cannot see that a plain
+// codec does not keep it: the value then needs no allocation.
+//
+//go:nosplit
+func onStack(p unsafe.Pointer) unsafe.Pointer {
+	x := uintptr(p)
+	return *(*unsafe.Pointer)(unsafe.Pointer(&x))
 }
 
 // codecOf is the codec of a Go type that a Serializer handles.
 func codecOf[T any](s Serializer[T]) *codec {
 	return &codec{
 		t:      s.Type(),
+		plain:  true,
 		append: func(dst []byte, p unsafe.Pointer) []byte { return s.Append(dst, *(*T)(p)) },
 		read: func(b []byte, p unsafe.Pointer) (int, error) {
 			v, n, err := s.Read(b)
@@ -343,7 +371,7 @@ func (f *fieldCodec) read(b []byte, p unsafe.Pointer) (int, error) {
 }
 
 func compileStruct(t reflect.Type, depth int) (*codec, error) {
-	kind, class := "row", ""
+	kind, class, plain := "row", "", true
 	var fields []fieldCodec
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -370,6 +398,7 @@ func compileStruct(t reflect.Type, depth int) (*codec, error) {
 		if c.c, err = compile(ft, option, depth+1); err != nil {
 			return nil, fmt.Errorf("%s.%s: %w", t, f.Name, err)
 		}
+		plain = plain && c.c.plain && c.elem == nil
 		fields = append(fields, c)
 	}
 	typed := make([]Field, len(fields))
@@ -378,7 +407,7 @@ func compileStruct(t reflect.Type, depth int) (*codec, error) {
 	}
 	switch kind {
 	case "row":
-		return compileRow(fields, NewRow(typed...)), nil
+		return compileRow(fields, NewRow(typed...), plain), nil
 	case "tuple":
 		if len(fields) > 25 {
 			return nil, fmt.Errorf("%s: a tuple has at most 25 fields", t)
@@ -387,7 +416,7 @@ func compileStruct(t reflect.Type, depth int) (*codec, error) {
 		for i, f := range fields {
 			types[i] = f.c.t
 		}
-		return compileTuple(fields, NewTuple(types...)), nil
+		return compileTuple(fields, NewTuple(types...), plain), nil
 	case "pojo":
 		if class == "" {
 			return nil, fmt.Errorf("%s: the tag of a POJO names its class: pojo=com.example.Order", t)
@@ -404,14 +433,14 @@ func compileStruct(t reflect.Type, depth int) (*codec, error) {
 				}
 			}
 		}
-		return compilePOJO(sorted, typ), nil
+		return compilePOJO(sorted, typ, plain), nil
 	}
 	return nil, fmt.Errorf("%s: a struct is no %q", t, kind)
 }
 
-func compileTuple(fields []fieldCodec, t *Type) *codec {
+func compileTuple(fields []fieldCodec, t *Type, plain bool) *codec {
 	return &codec{
-		t: t,
+		t: t, plain: plain,
 		append: func(dst []byte, p unsafe.Pointer) []byte {
 			if len(fields) == 0 {
 				return append(dst, 0x2a)
@@ -441,10 +470,10 @@ func compileTuple(fields []fieldCodec, t *Type) *codec {
 	}
 }
 
-func compileRow(fields []fieldCodec, t *Type) *codec {
+func compileRow(fields []fieldCodec, t *Type, plain bool) *codec {
 	size := (len(fields) + 2 + 7) / 8
 	return &codec{
-		t: t,
+		t: t, plain: plain,
 		append: func(dst []byte, p unsafe.Pointer) []byte {
 			at := len(dst)
 			for range size {
@@ -479,9 +508,9 @@ func compileRow(fields []fieldCodec, t *Type) *codec {
 	}
 }
 
-func compilePOJO(fields []fieldCodec, t *Type) *codec {
+func compilePOJO(fields []fieldCodec, t *Type, plain bool) *codec {
 	return &codec{
-		t: t,
+		t: t, plain: plain,
 		append: func(dst []byte, p unsafe.Pointer) []byte {
 			dst = append(dst, pojoNoSubclass)
 			for i := range fields {

@@ -47,17 +47,18 @@ type Type struct {
 	// the proxy version in front. It is nil where Class is empty.
 	Raw []byte
 
-	enc        encoding
-	slot       slot  // how it lies in a BinaryRow or BinaryArray
-	flag       bool  // row kind bits, null mask, optional field: by encoding
-	size       int32 // bytes of every value; -1 if they differ
-	min        int32 // least bytes of a value
-	asText     bool  // one of Flink's mutable Value types, whose JSON is their toString
-	pad        int32 // Nullable: bytes after a null
-	symbolIDs  []int32
-	label      string // full name of an Avro type
-	ref        *Type  // encReference
-	innerClass string // of the snapshot that a TtlAwareSerializerSnapshot wraps
+	enc            encoding
+	slot           slot  // how it lies in a BinaryRow or BinaryArray
+	flag           bool  // row kind bits, null mask, optional field: by encoding
+	size           int32 // bytes of every value; -1 if they differ
+	min            int32 // least bytes of a value
+	asText         bool  // one of Flink's mutable Value types, whose JSON is their toString
+	pad            int32 // Nullable: bytes after a null
+	symbolIDs      []int32
+	label          string // full name of an Avro type
+	ref            *Type  // encReference
+	rawFrom, rawTo int64  // of the snapshot, in the bytes it was read from
+	innerClass     string // of the snapshot that a TtlAwareSerializerSnapshot wraps
 }
 
 // Field is a field of a composite type.
