@@ -379,3 +379,22 @@ func (r *StateRow) TTL() (least, greatest int64, ok bool) {
 	}
 	return 0, 0, false
 }
+
+// AppendNamespaceJSON appends the namespace alone; "null" if the row has none.
+func (r *StateRow) AppendNamespaceJSON(dst []byte) (out []byte, undecoded string) {
+	if r.Namespace == nil {
+		return append(dst, "null"...), ""
+	}
+	dst = appendPart(dst, r.dec.namespace, r.Namespace, &undecoded)
+	return dst, undecoded
+}
+
+// AppendMapKeyJSON appends the key of a map or broadcast entry alone; "null" if the
+// row has none.
+func (r *StateRow) AppendMapKeyJSON(dst []byte) (out []byte, undecoded string) {
+	if r.UserKey == nil {
+		return append(dst, "null"...), ""
+	}
+	dst = appendPart(dst, r.dec.userKey, r.UserKey, &undecoded)
+	return dst, undecoded
+}

@@ -40,10 +40,11 @@ var documents = map[string]any{
 	"verify":  verifyOutput{},
 	"cat":     catOutput{},
 	"dump":    dumpOutput{},
+	"states":  statesOutput{},
 }
 
 // withoutDocument are the commands that print no data about snapshots.
-var withoutDocument = []string{"stateutil", "completion", "man"}
+var withoutDocument = []string{"stateutil", "completion", "man", "read"} // read prints rows, see docs/format/rows.md
 
 func pageOf(t *testing.T, cmd *cobra.Command) string {
 	return filepath.Join(testdata.Repo(t), "docs", "commands", cmd.Name()+".md")

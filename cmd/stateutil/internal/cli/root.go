@@ -52,6 +52,7 @@ type global struct {
 // Groups of the root's help.
 const (
 	groupLook  = "look"
+	groupRead  = "read"
 	groupCheck = "check"
 	groupShell = "shell"
 )
@@ -92,6 +93,7 @@ gs://, azblob:// (also abfs, abfss, wasb, wasbs), hdfs:// or webhdfs://.`,
 	root.SetVersionTemplate("stateutil {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupLook, Title: "Looking:"},
+		&cobra.Group{ID: groupRead, Title: "Reading state:"},
 		&cobra.Group{ID: groupCheck, Title: "Checking:"},
 		&cobra.Group{ID: groupShell, Title: "Setting up:"},
 	)
@@ -121,7 +123,7 @@ gs://, azblob:// (also abfs, abfss, wasb, wasbs), hdfs:// or webhdfs://.`,
 
 // commands makes each command; a command's file adds itself here by name.
 var commands = []func(*global) *cobra.Command{
-	newLs, newInspect, newFiles, newDu, newLatest, newVerify, newCat, newDump, newCompletion, newMan,
+	newLs, newInspect, newStates, newRead, newFiles, newDu, newLatest, newVerify, newCat, newDump, newCompletion, newMan,
 }
 
 func must(err error) {

@@ -11,4 +11,5 @@ const (
 	schemaVerify  = "stateutil.verify/1"
 	schemaCat     = "stateutil.cat/1"
 	schemaDump    = "stateutil.dump/1"
+	schemaStates  = "stateutil.states/1"
 )

@@ -20,6 +20,7 @@ const (
 	Done         Code = 0
 	Failed       Code = 1
 	Damage       Code = 3
+	Partly       Code = 4
 	NoCheckpoint Code = 10
 	Unsupported  Code = 11
 	AccessDenied Code = 12
@@ -38,6 +39,7 @@ var Meanings = []Meaning{
 	{Done, "done"},
 	{Failed, "failed"},
 	{Damage, "damage found"},
+	{Partly, "partly decoded: the rest is shown, what could not be read is named"},
 	{NoCheckpoint, "no checkpoint there"},
 	{Unsupported, "unsupported version"},
 	{AccessDenied, "access denied"},

@@ -1,0 +1,399 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark/tidemark/cmd/stateutil/internal/terminal"
+	"github.com/tidemark/tidemark/snapshot"
+)
+
+type readOptions struct {
+	scanFlags
+	all       bool
+	key       string
+	limit     int64
+	format    string
+	output    string
+	unordered bool
+}
+
+func newRead(g *global) *cobra.Command {
+	o := &readOptions{}
+	cmd := &cobra.Command{
+		Use:     "read [URL]",
+		GroupID: groupRead,
+		Short:   "Print the entries of states as rows",
+		Long: `Print the entries of the states that --operator and --state choose, or of every
+state with --all: a row for each value, list, map entry and timer, for each
+subtask's operator list and each entry of a broadcast state.
+
+Formats are a table, JSON lines (one object for each row; docs/format/rows.md has
+their members) and CSV (the same members as columns, nested values as JSON).
+
+Rows come in the order of the files: operators, subtasks, key groups, and for
+RocksDB state by state. --unordered gives them as they are read. What cannot be
+decoded is shown as bytes under the name of its class, and the exit code is 4.`,
+		Example: `  stateutil read --operator orders --state lastOrder --key '"alice"' s3://bucket/checkpoints/7f3c…a1/chk-8841
+  stateutil read --all --format jsonl /savepoints/savepoint-5f6b2a-02c1f9a4bb1d | jq .value
+  stateutil read --state clicks --format csv -o clicks.csv /savepoints/savepoint-5f6b2a-02c1f9a4bb1d`,
+		Args:              atMost(1, "URL"),
+		ValidArgsFunction: g.completeURL,
+		PreRunE: func(*cobra.Command, []string) error {
+			if !o.all && len(o.operators) == 0 && len(o.states) == 0 {
+				return usage("say which states: --operator, --state, or --all; stateutil states lists them")
+			}
+			if !slices.Contains(rowFormats, o.format) {
+				return usage("--format is %q: one of %s", o.format, strings.Join(rowFormats, ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, a []string) error {
+			url, err := g.url(a)
+			if err != nil {
+				return err
+			}
+			return g.read(cmd.Context(), url, o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.all, "all", false, "every state of every operator")
+	o.add(f)
+	o.complete(cmd)
+	f.StringVar(&o.key, "key", "", "only this key, as `JSON` the way rows show it")
+	f.Int64Var(&o.limit, "limit", 0, "stop after `N` rows; 0 is no limit")
+	f.StringVar(&o.format, "format", "table", "print a table, jsonl or csv")
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(rowFormats, cobra.ShellCompDirectiveNoFileComp)))
+	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output; it appears when it is whole")
+	f.BoolVar(&o.unordered, "unordered", false, "give rows as they are read, in no order")
+	for _, flag := range []string{"key", "limit"} {
+		must(cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions))
+	}
+	return cmd
+}
+
+var rowFormats = []string{"table", "jsonl", "csv"}
+
+// errLimit ends a scan that has given as many rows as were asked for.
+var errLimit = errors.New("limit reached")
+
+func (g *global) read(ctx context.Context, url string, o *readOptions) error {
+	s, err := g.open(ctx, url)
+	if err != nil {
+		return err
+	}
+	probs := &problems{g: g}
+	opts, err := g.scanOptions(s, &o.scanFlags, probs)
+	if err != nil {
+		return err
+	}
+	opts.Unordered = o.unordered
+	format := o.format
+	if g.json {
+		format = "jsonl"
+	}
+	out, err := g.rowOutput(o.output)
+	if err != nil {
+		return err
+	}
+	defer out.abort()
+	progress := g.progress()
+	defer progress.Stop()
+	count := &undecodedCount{}
+	w := io.Writer(out)
+	if o.output == "" {
+		w = g.output(progress)
+	}
+	switch format {
+	case "jsonl":
+		err = g.readLines(ctx, s, opts, o, w, count, progress)
+	case "csv":
+		err = g.readCSV(ctx, s, opts, o, w, count)
+	default:
+		err = g.readTable(ctx, s, opts, o, w, count)
+	}
+	progress.Stop()
+	if err != nil && !errors.Is(err, errLimit) {
+		return err
+	}
+	if err := out.commit(); err != nil {
+		return err
+	}
+	return probs.end(count.rows, count.classes)
+}
+
+// undecodedCount counts rows that are shown in part as bytes. For concurrent use.
+type undecodedCount struct {
+	mu      sync.Mutex
+	rows    int64
+	classes map[string]int64
+}
+
+func (c *undecodedCount) add(class string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows++
+	if c.classes == nil {
+		c.classes = map[string]int64{}
+	}
+	c.classes[class]++
+}
+
+// lineEncoder writes rows as JSON lines.
+type lineEncoder struct {
+	match *rowMatch
+	count *undecodedCount
+}
+
+func (e *lineEncoder) Append(dst []byte, r *snapshot.StateRow) ([]byte, error) {
+	if !e.match.row(r) {
+		return dst, nil
+	}
+	dst, undecoded := r.AppendJSON(dst)
+	if undecoded != "" {
+		e.count.add(undecoded)
+	}
+	return append(dst, '\n'), nil
+}
+
+func (g *global) readLines(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, count *undecodedCount, progress *terminal.Progress) error {
+	var written int64
+	left := o.limit
+	return snapshot.Blocks(ctx, s, opts, func(int) snapshot.Encoder {
+		return &lineEncoder{match: newRowMatch(o.key), count: count}
+	}, func(b []byte) error {
+		if o.limit > 0 {
+			n := 0
+			for left > 0 && n < len(b) {
+				n += slices.Index(b[n:], '\n') + 1
+				left--
+			}
+			b = b[:n]
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		written += int64(len(b))
+		if progress != nil {
+			at := written
+			progress.Update(func() string { return terminal.Bytes(at) })
+		}
+		if o.limit > 0 && left == 0 {
+			return errLimit
+		}
+		return nil
+	})
+}
+
+// rowMatch chooses rows by the JSON of their key. It belongs to one goroutine.
+type rowMatch struct {
+	key string
+	buf []byte
+}
+
+func newRowMatch(key string) *rowMatch { return &rowMatch{key: compactJSON(key)} }
+
+func (m *rowMatch) row(r *snapshot.StateRow) bool {
+	if m.key == "" {
+		return true
+	}
+	if !r.State.Kind.Keyed() {
+		return false
+	}
+	m.buf, _ = r.AppendKeyJSON(m.buf[:0])
+	return string(m.buf) == m.key
+}
+
+// compactJSON brings a key to the form in which rows have it; what is no JSON is
+// taken as a string.
+func compactJSON(s string) string {
+	if s == "" {
+		return ""
+	}
+	if b, ok := compact(s); ok {
+		return b
+	}
+	return strconv.Quote(s)
+}
+
+// rows calls f for each chosen row, one after the other.
+func rows(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, f func(*snapshot.StateRow) error) error {
+	match := newRowMatch(o.key)
+	n := int64(0)
+	for r, err := range snapshot.Rows(ctx, s, opts) {
+		if err != nil {
+			return err
+		}
+		if !match.row(r) {
+			continue
+		}
+		if err := f(r); err != nil {
+			return err
+		}
+		if n++; o.limit > 0 && n == o.limit {
+			return errLimit
+		}
+	}
+	return nil
+}
+
+// cells are a row's members as text.
+func (g *global) cells(r *snapshot.StateRow, count *undecodedCount) []string {
+	var undecoded [4]string
+	key, group, ns, mapKey, value := "", "", "", "", ""
+	if r.State.Kind.Keyed() {
+		var b []byte
+		b, undecoded[0] = r.AppendKeyJSON(nil)
+		key = string(b)
+		b, undecoded[1] = r.AppendNamespaceJSON(nil)
+		ns = string(b)
+	}
+	if r.KeyGroup >= 0 {
+		group = strconv.Itoa(int(r.KeyGroup))
+	}
+	if r.UserKey != nil {
+		var b []byte
+		b, undecoded[2] = r.AppendMapKeyJSON(nil)
+		mapKey = string(b)
+	}
+	if r.State.Kind == snapshot.StateTimer {
+		value = strconv.FormatInt(r.Timestamp, 10)
+	} else {
+		var b []byte
+		b, undecoded[3] = r.AppendValueJSON(nil)
+		value = string(b)
+	}
+	for _, u := range undecoded {
+		if u != "" {
+			count.add(u)
+			break
+		}
+	}
+	subtask := ""
+	if r.Subtask >= 0 {
+		subtask = strconv.Itoa(int(r.Subtask))
+	}
+	op := orElse(r.State.Operator.UID, orElse(r.State.Operator.Name, orElse(r.State.Operator.ID, "master")))
+	return []string{op, r.State.Name, string(r.State.Kind), subtask, group, ns, key, mapKey, value}
+}
+
+func (g *global) readTable(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, count *undecodedCount) error {
+	screen := g.screen
+	if o.output != "" {
+		screen = terminal.Screen{}
+	}
+	table := terminal.NewTable(w, screen,
+		terminal.Column{Title: "OPERATOR", Cut: terminal.Middle, Min: 9},
+		terminal.Column{Title: "STATE", Cut: terminal.Middle, Min: 10},
+		terminal.Column{Title: "KIND"},
+		terminal.Column{Title: "KEY GROUP", Right: true},
+		terminal.Column{Title: "NAMESPACE", Dull: "-", Cut: terminal.End, Min: 8},
+		terminal.Column{Title: "KEY", Cut: terminal.End, Min: 8},
+		terminal.Column{Title: "MAP KEY", Dull: "-", Cut: terminal.End, Min: 8},
+		terminal.Column{Title: "VALUE", Cut: terminal.End, Min: 16})
+	err := rows(ctx, s, opts, o, func(r *snapshot.StateRow) error {
+		c := g.cells(r, count)
+		if c[5] == "null" {
+			c[5] = ""
+		}
+		for i := range c {
+			c[i] = orElse(c[i], "-")
+		}
+		return table.Row(terminal.C(c[0], c[1], c[2], c[4], c[5], c[6], c[7], c[8])...)
+	})
+	if err != nil && !errors.Is(err, errLimit) {
+		return err
+	}
+	return table.Flush()
+}
+
+func (g *global) readCSV(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, count *undecodedCount) error {
+	c := csv.NewWriter(w)
+	if err := c.Write([]string{"operator", "state", "kind", "subtask", "key_group", "namespace", "key", "map_key", "value"}); err != nil {
+		return err
+	}
+	err := rows(ctx, s, opts, o, func(r *snapshot.StateRow) error {
+		cells := g.cells(r, count)
+		for i := 5; i < len(cells); i++ {
+			cells[i] = plainText(cells[i])
+		}
+		return c.Write(cells)
+	})
+	c.Flush()
+	if err == nil || errors.Is(err, errLimit) {
+		return c.Error()
+	}
+	return err
+}
+
+// plainText takes a JSON string out of its quotes; null is empty.
+func plainText(s string) string {
+	if s == "null" {
+		return ""
+	}
+	if strings.HasPrefix(s, `"`) {
+		if t, ok := unquoteJSON(s); ok {
+			return t
+		}
+	}
+	return s
+}
+
+// rowFile is where rows go: standard output, or a file that appears when it is whole.
+type rowFile struct {
+	io.Writer
+	buf  *bufio.Writer
+	file *os.File
+	name string
+}
+
+func (g *global) rowOutput(name string) (*rowFile, error) {
+	if name == "" {
+		return &rowFile{Writer: g.env.Out}, nil
+	}
+	f, err := os.CreateTemp(dirOf(name), ".stateutil-*")
+	if err != nil {
+		return nil, fmt.Errorf("-o: %w", err)
+	}
+	b := bufio.NewWriterSize(f, 1<<20)
+	return &rowFile{Writer: b, buf: b, file: f, name: name}, nil
+}
+
+func (r *rowFile) commit() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.buf.Flush()
+	if err == nil {
+		err = r.file.Chmod(0o644)
+	}
+	if cerr := r.file.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(r.file.Name(), r.name)
+	}
+	if err != nil {
+		os.Remove(r.file.Name())
+	}
+	r.file = nil
+	return err
+}
+
+func (r *rowFile) abort() {
+	if r.file != nil {
+		r.file.Close()
+		os.Remove(r.file.Name())
+	}
+}
