@@ -3,9 +3,11 @@ package incremental
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/tidemark/tidemark/incremental/sst"
+	"github.com/tidemark/tidemark/internal/damage"
 )
 
 // tableCache keeps the open tables that were used last, up to a number of bytes.
@@ -59,6 +61,10 @@ func (c *tableCache) open(ctx context.Context, d *Database, t *Table) (*sst.Read
 	return r, nil
 }
 
+// appends are the merge operators that join operands with ",", as Flink sets
+// them, and what very old tables say that do not name theirs.
+var appends = map[string]bool{"StringAppendTESTOperator": true, "StringAppendOperator": true, "": true}
+
 func (d *Database) openTable(ctx context.Context, t *Table) (*sst.Reader, error) {
 	src, err := d.source(t)
 	if err != nil {
@@ -68,6 +74,9 @@ func (d *Database) openTable(ctx context.Context, t *Table) (*sst.Reader, error)
 	r, err := sst.Open(ctx, src, &opts)
 	if err != nil {
 		return nil, d.missing(t.name, err)
+	}
+	if p := r.Properties(); p.NumMergeOps > 0 && !appends[p.MergeOperator] {
+		return nil, &damage.Error{Name: d.fileName(t.name), Offset: -1, Field: "merge operator", Detail: fmt.Sprintf("is %q", p.MergeOperator), Err: damage.ErrUnsupportedVersion}
 	}
 	return r, nil
 }

@@ -407,7 +407,15 @@ func (it *Iterator) merge() bool {
 		if !it.step() {
 			return false
 		}
-		if len(it.heap) == 0 || !bytes.Equal(it.heap[0].key, it.prev) {
+		c := 1
+		if len(it.heap) > 0 {
+			c = bytes.Compare(it.heap[0].key, it.prev)
+		}
+		if c < 0 {
+			it.err = it.damaged(fmt.Sprintf("key %x comes behind %x", it.heap[0].key, it.prev))
+			return false
+		}
+		if c > 0 {
 			it.join()
 			return true
 		}

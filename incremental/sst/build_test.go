@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -360,4 +361,40 @@ func TestGlobalSequence(t *testing.T) {
 	w := &builder{version: 5, checksum: ChecksumXXH3, properties: props(9)}
 	_, err = readAll(t, w.build(tenEntries()))
 	require.ErrorContains(t, err, "of an ingested file has a sequence number")
+}
+
+// claiming is a Source that says it is longer than it is: the end is there, and
+// nothing before it.
+type claiming struct {
+	end  []byte
+	size int64
+}
+
+func (c claiming) Size() int64 { return c.size }
+
+func (c claiming) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
+	if at := c.size - int64(len(c.end)); off >= at {
+		return copy(p, c.end[off-at:]), nil
+	}
+	return 0, io.EOF
+}
+
+// TestLyingFooters: handles to blocks that a long file would hold allocate little
+// before anything of them was read.
+func TestLyingFooters(t *testing.T) {
+	for _, size := range []uint64{100 << 20, 900 << 20, 1 << 39} {
+		handles := Handle{5, size}.append(Handle{1 << 39, 100}.append(nil))
+		end := make([]byte, 1<<20)
+		at := len(end) - footerSize
+		end[at] = byte(ChecksumXXH3)
+		copy(end[at+1:], handles)
+		binary.LittleEndian.PutUint32(end[at+41:], 5)
+		binary.LittleEndian.PutUint64(end[at+45:], magicBlockBased)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Open(context.Background(), claiming{end, 1 << 40}, nil)
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, damage.ErrCorrupt)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20<<20))
+	}
 }

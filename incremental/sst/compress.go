@@ -57,6 +57,9 @@ func (c Compression) String() string {
 // errUnsupportedCompression marks a type that this package does not know.
 var errUnsupportedCompression = errors.New("compression not supported")
 
+// maxRatio is how much a byte can become at most, where the format bounds it low.
+var maxRatio = [256]uint64{CompressionSnappy: 32, CompressionLZ4: 255, CompressionLZ4HC: 255}
+
 // eagerBytes is how much is allocated for a block by its own word alone.
 // A longer one has to be plausible for its compression or grows as it is decoded.
 const eagerBytes = 1 << 20
@@ -104,12 +107,10 @@ func (d *decompressor) decode(dst, src []byte, c Compression) ([]byte, error) {
 	if n > d.maxBytes {
 		return nil, fmt.Errorf("decompressed length %d is more than the limit of %d", n, d.maxBytes)
 	}
-	switch c {
-	case CompressionSnappy, CompressionLZ4, CompressionLZ4HC:
-		// One byte of either expands to less than 256.
-		if n > 256*uint64(len(src))+64 {
-			return nil, fmt.Errorf("decompressed length %d is impossible for %d bytes", n, len(src))
-		}
+	// Three bytes of Snappy, the shortest copy, become at most 64, and one of LZ4
+	// at most 255.
+	if ratio := maxRatio[c]; ratio > 0 && n > ratio*uint64(len(src))+64 {
+		return nil, fmt.Errorf("decompressed length %d is impossible for %d bytes", n, len(src))
 	}
 	if n > eagerBytes && uint64(cap(dst)) < n && n > 256*uint64(len(src)) {
 		return d.decodeGrowing(src, c, int(n))

@@ -324,6 +324,9 @@ func (it *Iter) loadBlock() bool {
 	if h.end(it.r.dataEnd) < 0 {
 		return it.skippable(corrupt(leaf.at, "index block", fmt.Sprintf("points to a data block of %d bytes at %d, beyond the data", h.Size, h.Offset)))
 	}
+	if h.Size > it.r.dec.maxBytes {
+		return it.skippable(it.r.tooLong(h, kind))
+	}
 	raw, err := it.win.get(it.ctx, int64(h.Offset), int(h.Size)+trailerSize)
 	if err != nil {
 		return it.skippable(err)
@@ -434,16 +437,9 @@ func (w *window) get(ctx context.Context, off int64, n int) ([]byte, error) {
 		w.next = min(firstReadAhead, w.max)
 	}
 	want := int(min(int64(max(n, w.next)), w.r.dataEnd-off))
-	if cap(w.buf) < want {
-		grown := make([]byte, want)
-		copy(grown, w.buf[len(w.buf)-keep:])
-		w.buf = grown
-	} else {
-		copy(w.buf[:want], w.buf[len(w.buf)-keep:])
-		w.buf = w.buf[:want]
-	}
+	copy(w.buf, w.buf[len(w.buf)-keep:])
 	w.off = off
-	if err := w.r.readFull(ctx, w.buf[keep:], off+int64(keep)); err != nil {
+	if err := w.r.fill(ctx, &w.buf, keep, want, off+int64(keep)); err != nil {
 		w.buf = w.buf[:0]
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tidemark/tidemark/internal/damage"
@@ -24,14 +25,18 @@ type Options struct {
 	// file, with HasLargestSeq; only files ingested from outside need it.
 	LargestSeq    uint64
 	HasLargestSeq bool
-	// MaxBlockBytes bounds a decoded block; 0 is 256 MiB.
+	// MaxBlockBytes bounds a block, stored and decoded; 0 is 1 GiB. A value is in
+	// one block, so that a longer one is refused.
 	MaxBlockBytes int
 }
 
 const (
 	wholeFileBytes       = 64 << 10
 	maxTailBytes         = 1 << 20
-	defaultMaxBlockBytes = 256 << 20
+	defaultMaxBlockBytes = 1 << 30
+	// trustedBytes is how much is allocated for bytes that a file is said to have,
+	// before some of them were read.
+	trustedBytes = 8 << 20
 )
 
 // Reader is an open table. It keeps the index, the properties and the range
@@ -118,6 +123,10 @@ func (r *Reader) named(err error) error {
 }
 
 func (r *Reader) open(ctx context.Context, opts *Options) error {
+	r.dec.maxBytes = uint64(opts.MaxBlockBytes)
+	if opts.MaxBlockBytes <= 0 {
+		r.dec.maxBytes = defaultMaxBlockBytes
+	}
 	if err := r.readTail(ctx, opts.TailBytes); err != nil {
 		return err
 	}
@@ -126,10 +135,6 @@ func (r *Reader) open(ctx context.Context, opts *Options) error {
 		return err
 	}
 	r.dec.version = r.footer.FormatVersion
-	r.dec.maxBytes = uint64(opts.MaxBlockBytes)
-	if opts.MaxBlockBytes <= 0 {
-		r.dec.maxBytes = defaultMaxBlockBytes
-	}
 	// One more read, if need be, brings all that lies behind the index.
 	if first := r.footer.Index.Offset; r.footer.FormatVersion < 6 && first < uint64(r.tailOff) && r.footer.Index.end(r.footer.Offset) > 0 {
 		if err := r.extendTail(ctx, int64(first)); err != nil {
@@ -204,12 +209,11 @@ func (r *Reader) extendTail(ctx context.Context, off int64) error {
 	if uint64(more) > r.dec.maxBytes {
 		return nil // block by block, then
 	}
-	tail := make([]byte, int(more)+len(r.tail))
-	if err := r.readFull(ctx, tail[:more], off); err != nil {
+	var head []byte
+	if err := r.fill(ctx, &head, 0, int(more), off); err != nil {
 		return err
 	}
-	copy(tail[more:], r.tail)
-	r.tail, r.tailOff = tail, off
+	r.tail, r.tailOff = append(head, r.tail...), off
 	return nil
 }
 
@@ -225,6 +229,30 @@ func (r *Reader) readFull(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
+// fill makes *buf n bytes long, keeps the first keep of them and reads the others,
+// from off on. It allocates as it reads, so that a file that only claims to be long
+// costs little.
+func (r *Reader) fill(ctx context.Context, buf *[]byte, keep, n int, off int64) error {
+	b := (*buf)[:keep]
+	for {
+		step := n - len(b)
+		if cap(b) < n {
+			step = min(step, max(trustedBytes, len(b)))
+			b = slices.Grow(b, step)
+		}
+		from := len(b)
+		b = b[:from+step]
+		*buf = b
+		if err := r.readFull(ctx, b[from:], off); err != nil {
+			return err
+		}
+		if len(b) == n {
+			return nil
+		}
+		off += int64(step)
+	}
+}
+
 // raw gives the bytes of a block with its trailer: from memory, or read into *buf,
 // which may be nil and is grown if need be.
 func (r *Reader) raw(ctx context.Context, h Handle, kind string, buf *[]byte) ([]byte, error) {
@@ -234,6 +262,9 @@ func (r *Reader) raw(ctx context.Context, h Handle, kind string, buf *[]byte) ([
 	}
 	off := int64(h.Offset)
 	n := end - off
+	if h.Size > r.dec.maxBytes {
+		return nil, r.tooLong(h, kind)
+	}
 	if r.tail != nil && off >= r.tailOff {
 		return r.tail[off-r.tailOff : end-r.tailOff : end-r.tailOff], nil
 	}
@@ -243,11 +274,12 @@ func (r *Reader) raw(ctx context.Context, h Handle, kind string, buf *[]byte) ([
 	if buf == nil {
 		buf = new([]byte)
 	}
-	if int64(cap(*buf)) < n {
-		*buf = make([]byte, n)
-	}
-	*buf = (*buf)[:n]
-	return *buf, r.readFull(ctx, *buf, off)
+	err := r.fill(ctx, buf, 0, int(n), off)
+	return *buf, err
+}
+
+func (r *Reader) tooLong(h Handle, kind string) error {
+	return corrupt(int64(h.Offset), kind, fmt.Sprintf("has %d bytes, more than the limit of %d", h.Size, r.dec.maxBytes))
 }
 
 // readBlock reads, verifies and decodes one block. The result may alias memory of

@@ -455,6 +455,10 @@ func (v *verifier) dataBlock(x *indexIter) error {
 		v.haveKey = false
 		return nil
 	}
+	if h.Size > r.dec.maxBytes {
+		v.damaged, v.haveKey = true, false
+		return v.found(r.tooLong(h, kind))
+	}
 	raw, err := v.win.get(v.ctx, at, int(h.Size)+trailerSize)
 	if err != nil {
 		v.damaged, v.haveKey = true, false
