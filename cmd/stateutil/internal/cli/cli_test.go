@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/exit"
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/settings"
+	"github.com/tidemark/tidemark/internal/testdata"
 )
 
 type panicking struct{}
@@ -114,4 +116,31 @@ func TestCompletion(t *testing.T) {
 	require.Empty(t, complete(t, "inspect", dir+"/nothing"))
 	t.Chdir(dir)
 	require.Equal(t, []string{"chk-1/", "chk-2/", "shared/"}, complete(t, "ls", ""))
+}
+
+// TestTruncationAtEveryByte cuts a small metadata file at each of its bytes: every
+// command says in one line which file, byte and field it is, and ends with 3.
+func TestTruncationAtEveryByte(t *testing.T) {
+	whole, err := os.ReadFile(filepath.Join(testdata.Repo(t), "testdata", "goldens", "f120-hashmap-canonical", "checkpoint", "savepoint-bf0e3a-a0c987a4378e", "_metadata"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	name := filepath.Join(dir, "_metadata")
+	for n := range whole {
+		require.NoError(t, os.WriteFile(name, whole[:n], 0o666))
+		for i, command := range []string{"inspect", "verify", "dump"} {
+			if i > 0 && n%13 != 0 {
+				break // they read as inspect does
+			}
+			var out, errs bytes.Buffer
+			code := Run(t.Context(), []string{command, "--no-progress", dir}, Env{Out: &out, Err: &errs, Now: time.Now})
+			require.Equal(t, exit.Damage, code, "%s of the first %d bytes: %s%s", command, n, out.String(), errs.String())
+			line := errs.String()
+			if command == "verify" {
+				require.Empty(t, line)
+				line, _, _ = strings.Cut(out.String(), "\n")
+				line += "\n"
+			}
+			require.Regexp(t, `^(stateutil|damage): `+regexp.QuoteMeta(name)+`: byte \d+: \S+ .+\n$`, line, "%s of the first %d bytes", command, n)
+		}
+	}
 }

@@ -234,7 +234,7 @@ func (g *global) printUsage(u *snapshot.Usage) error {
 		terminal.Column{Title: "FILES", Right: true},
 		terminal.Column{Title: "IT ALONE", Right: true},
 		terminal.Column{Title: "SHARED", Right: true},
-		terminal.Column{Title: "OUTSIDE", Right: true},
+		terminal.Column{Title: "OUTSIDE", Right: true, Dull: g.size(0)},
 		terminal.Column{Title: "NOTE", Cut: terminal.End, Min: 12})
 	for i := range u.Snapshots {
 		s := &u.Snapshots[i]

@@ -24,7 +24,8 @@ type Column struct {
 	Cut   Cut
 	Min   int // columns that a cut leaves, at least
 	// Dull is what a cell says that says nothing, "0 B": where room is short, a
-	// column of such cells alone is left out before anything is cut.
+	// column of such cells alone is left out before anything is cut. A column of
+	// empty cells is left out on every terminal.
 	Dull string
 }
 
@@ -117,13 +118,16 @@ func (t *Table) layout() {
 	if t.screen.Width == 0 {
 		return
 	}
-	over := gap * (len(t.cols) - 1)
-	for _, w := range t.width {
-		over += w
+	over := -gap - t.screen.Width
+	for i, w := range t.width {
+		if t.all(i, "") {
+			t.width[i] = -1
+			continue
+		}
+		over += gap + w
 	}
-	over -= t.screen.Width
 	for i := len(t.cols) - 1; i >= 0 && over > 0; i-- {
-		if t.dull(i) {
+		if t.width[i] >= 0 && t.cols[i].Dull != "" && t.all(i, t.cols[i].Dull) {
 			over -= t.width[i] + gap
 			t.width[i] = -1
 		}
@@ -147,14 +151,13 @@ func (t *Table) layout() {
 	}
 }
 
-// dull reports whether column i can be left out: every row is known, and says
-// nothing there.
-func (t *Table) dull(i int) bool {
-	if t.cols[i].Dull == "" || len(t.rows) == 0 || len(t.rows) >= layoutRows {
+// all reports whether every row is known and says text in column i.
+func (t *Table) all(i int, text string) bool {
+	if len(t.rows) == 0 || len(t.rows) >= layoutRows {
 		return false
 	}
 	for _, r := range t.rows {
-		if r[i].Text != t.cols[i].Dull {
+		if r[i].Text != text {
 			return false
 		}
 	}
