@@ -105,8 +105,7 @@ func (g *global) files(ctx context.Context, url string, o *filesOptions) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			// A refused handle has no class to choose by, and is never left out.
-			if len(o.classes) > 0 && f.Refused == "" && !slices.Contains(o.classes, f.Class.String()) || operator != "" && f.Operator != operator {
+			if len(o.classes) > 0 && !slices.Contains(o.classes, f.Class.String()) || operator != "" && f.Operator != operator {
 				continue
 			}
 			total.Files++
