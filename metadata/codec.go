@@ -9,10 +9,12 @@ type DecodeOptions struct {
 	// Size is the object's size in bytes if known, else 0: counts are checked
 	// against what is left of it.
 	Size int64
-	// Strict refuses what Flink reads but never writes: presence flags other
-	// than 0 and 1, a finished operator whose count is not -1, null entries in
-	// the materialized part of a changelog handle. By default they are kept and
-	// encode to the same bytes.
+	// Strict refuses what Flink never writes, though it can be understood:
+	// presence flags other than 0 and 1, a finished operator whose count is not
+	// -1, null handles where there must be one (Flink 1.20 and 2.3 fail on these;
+	// on null entries in the materialized part of a changelog handle they do
+	// not), bytes behind the properties. By default they are kept and encode to
+	// the same bytes.
 	Strict bool
 	// Warn, if set and not Strict, is told of each of them.
 	Warn func(*FormatError)

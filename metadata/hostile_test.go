@@ -155,6 +155,11 @@ func TestDamageIsNamed(t *testing.T) {
 		{"merged operator state in a file", unhex(t, "4960672d 00000003 0000000000000007 00000000 00000001 00000000000000010000000000000002 00000002 00000080 00 00000001"+
 			"00000000 00000001 11 00000000 000161 000162 01 02"),
 			"byte 73: operator[0].subtask[0].managedOperator.delegate.tag is 2 (file); merged operator state lies in a segment: corrupt"},
+		{"file without a path", keyed("03 00000000 00000000 02 0000000000000001 0000" + tail), "byte 83: operator[0].subtask[0].managedKeyed.delegate.path is empty: corrupt"},
+		{"relative file without a path", keyed("03 00000000 00000000 06 0000 0000000000000001" + tail), "byte 75: operator[0].subtask[0].managedKeyed.delegate.path is empty: corrupt"},
+		{"merged operator state without a directory", unhex(t, "4960672d 00000003 0000000000000007 00000000 00000001 00000000000000010000000000000002 00000002 00000080 00 00000001"+
+			"00000000 00000001 11 00000000 0000 000162 01 10"),
+			"byte 66: operator[0].subtask[0].managedOperator.taskOwnedDir is empty: corrupt"},
 		{"segment before its file", keyed("03 00000000 00000000 0f ffffffffffffffff 0000000000000001 00000000 0000 0000" + tail), "byte 75: operator[0].subtask[0].managedKeyed.delegate.start is -1: corrupt"},
 		{"segment of negative length", keyed("03 00000000 00000000 0f 0000000000000000 ffffffffffffffff 00000000 0000 0000" + tail), "byte 83: operator[0].subtask[0].managedKeyed.delegate.length is -1: corrupt"},
 		{"segment overflows", keyed("03 00000000 00000000 0f 0000000000000001 7fffffffffffffff 00000000 0000 0000" + tail), "byte 83: operator[0].subtask[0].managedKeyed.delegate.length is 9223372036854775807: corrupt"},
@@ -199,6 +204,12 @@ func TestWhatFlinkAcceptsIsKeptUnlessStrict(t *testing.T) {
 		{"null materialized handle", unhex(t, "4960672d 00000003 0000000000000007 00000000 00000001 00000000000000010000000000000002 00000002 00000080 00 00000001"+
 			"00000000 00000000 00000000 0e 00000000 00000001 0000000000000000 00000001 00 00000000 0000000000000000 0000000000000000 0000 00 00000000 00000000"),
 			"byte 86: operator[0].subtask[0].managedKeyed.materialized[0].tag is null, which Flink drops with a warning: corrupt"},
+		{"null handle behind a flag", unhex(t, "4960672d 00000003 0000000000000007 00000000 00000001 00000000000000010000000000000002 00000002 00000080 00 00000001"+
+			"00000000 00000001 00 00000000 00 00 00000000 00000000"),
+			"byte 61: operator[0].subtask[0].managedOperator.tag is null, which Flink does not accept here: corrupt"},
+		{"null delegate", unhex(t, "4960672d 00000003 0000000000000007 00000000 00000001 00000000000000010000000000000002 00000002 00000080 00 00000001"+
+			"00000000 00000000 00000000 07 00000000 00000000 00 00 00000000 00000000"),
+			"byte 74: operator[0].subtask[0].managedKeyed.delegate.tag is null, which Flink does not accept here: corrupt"},
 		{"bytes behind the properties", append(bytes.Clone(ex[7]), 1, 2, 3), "byte 242: properties are followed by 3 bytes, which Flink ignores: corrupt"},
 	}
 	for _, c := range cases {
@@ -349,6 +360,7 @@ func TestEncoderRefusesWhatNoFileMayHold(t *testing.T) {
 			h.States = append(h.States, h.States[0])
 			s.ManagedOperator = &h
 		}), `operator[0].subtask[0].managedOperator.state[1].name: is "offs", which a state before it has`},
+		{"no path", 3, kg(KeyGroupsHandle{Form: TagKeyGroups, Delegate: &FileHandle{}}), "operator[0].subtask[0].managedKeyed.delegate.path: is empty"},
 		{"unknown mode", 3, sub(func(s *SubtaskState) {
 			s.ManagedOperator = &OperatorHandle{Form: TagPartitionableOperator, States: []NamedPartitions{{Mode: 3}}}
 		}), "operator[0].subtask[0].managedOperator.state[0].mode: is 3"},
@@ -406,7 +418,7 @@ func TestEncoderListsManyProblemsInShort(t *testing.T) {
 
 func TestEncodeForARelease(t *testing.T) {
 	incremental := &Checkpoint{Version: 3, Operators: []OperatorState{{Parallelism: 1, MaxParallelism: 128,
-		Subtasks: []SubtaskState{{ManagedKeyed: &IncrementalHandle{Form: TagIncremental, Meta: &RelativeFileHandle{}}}}}}}
+		Subtasks: []SubtaskState{{ManagedKeyed: &IncrementalHandle{Form: TagIncremental, Meta: &RelativeFileHandle{Path: "m"}}}}}}}
 	cases := []struct {
 		name, release string
 		version       int32
