@@ -11,7 +11,7 @@ import (
 // walk visits the value of t at i and returns where it ends. It and skip agree
 // on every input.
 func (d *Decoder) walk(t *Type, b []byte, i int, v Visitor) (int, error) {
-	if t.size > 0 && len(b)-i < int(t.size) {
+	if fixedSizes[t.enc] > 0 && len(b)-i < int(t.size) {
 		return i, ErrShort
 	}
 	switch t.enc {
@@ -142,6 +142,9 @@ func (d *Decoder) walk(t *Type, b []byte, i int, v Visitor) (int, error) {
 		}
 		return i + 7, nil
 	case encTimestamp:
+		if len(b)-i < int(t.size) {
+			return i, ErrShort
+		}
 		ms, nanos := be64(b[i:]), int32(0)
 		if t.size == 12 {
 			if nanos = be32(b[i+8:]); nanos < 0 || nanos > 999_999 {
@@ -163,6 +166,9 @@ func (d *Decoder) walk(t *Type, b []byte, i int, v Visitor) (int, error) {
 		return i + 4, nil
 	case encDecimal:
 		if t.size == 8 {
+			if len(b)-i < 8 {
+				return i, ErrShort
+			}
 			v.Decimal(t, b[i:i+8], t.Scale)
 			return i + 8, nil
 		}
@@ -319,6 +325,9 @@ func (d *Decoder) walk(t *Type, b []byte, i int, v Visitor) (int, error) {
 	case encUnion:
 		return d.walkUnion(t, b, i, v)
 	case encFixed:
+		if len(b)-i < int(t.Length) {
+			return i, ErrShort
+		}
 		v.Bytes(t, b[i:i+int(t.Length)])
 		return i + int(t.Length), nil
 	case encAvroArray, encAvroMap:
