@@ -16,6 +16,7 @@
 //	user_project   fs.gs.requester.pays.project.id                    who pays
 //	list           -                                                  sort: the server lists out of order
 //	part_size      -                                                  bytes of a chunk, a multiple of 256 KiB
+//	page_size      -                                                  names in one answer to a listing
 //	timeout        -                                                  longest silence of the server, 60s
 //
 // There is no ListTemporary: an unfinished resumable upload cannot be listed,
@@ -60,6 +61,7 @@ type settings struct {
 	userProject string
 	sort        bool
 	partSize    int64
+	pageSize    int64
 	timeout     time.Duration
 }
 
@@ -117,6 +119,7 @@ func read(loc blobstore.Location, opts *blobstore.Options) (*settings, error) {
 	}
 	set.sort = in.OneOf("list", "stream", "sort") == "sort"
 	set.partSize = in.Size("part_size", 16<<20, chunkUnit)
+	set.pageSize = min(in.Size("page_size", 1000, 1), 1000)
 	set.partSize -= set.partSize % chunkUnit
 	set.timeout = in.Duration("timeout", objectstore.DefaultTimeout)
 	return set, in.Err()
@@ -290,11 +293,11 @@ func refusal(resp *http.Response) error {
 	case resp.StatusCode == http.StatusPreconditionFailed:
 		return blobstore.ErrExist
 	case resp.StatusCode == http.StatusForbidden && (reason == "rateLimitExceeded" || reason == "userRateLimitExceeded"):
-		return fmt.Errorf("%w (%s)", blobstore.ErrTemporary, reason)
+		return objectstore.RetryAfter(resp.Header, fmt.Errorf("%w (%s)", blobstore.ErrTemporary, reason))
 	case resp.StatusCode == http.StatusGone: // an upload's session has been ended
 		return fmt.Errorf("%w (upload session ended, HTTP 410)", blobstore.ErrNotExist)
 	}
-	return objectstore.Answer(resp.StatusCode, reason, e.Error.Message)
+	return objectstore.RetryAfter(resp.Header, objectstore.Answer(resp.StatusCode, reason, e.Error.Message))
 }
 
 var errNoBucket = fmt.Errorf("bucket %w", blobstore.ErrNotExist)

@@ -62,7 +62,7 @@ func (s *store) List(ctx context.Context, opts *blobstore.ListOptions) iter.Seq2
 }
 
 func (s *store) page(ctx context.Context, prefix string, delimiter bool, startAfter, token string) (objectstore.Page, error) {
-	q := url.Values{"fields": {"prefixes,nextPageToken,items(" + objectFields + ")"}}
+	q := url.Values{"fields": {"prefixes,nextPageToken,items(" + objectFields + ")"}, "maxResults": {strconv.FormatInt(s.pageSize, 10)}}
 	set := func(k, v string) {
 		if v != "" {
 			q.Set(k, v)

@@ -91,12 +91,12 @@ func (s *store) plain(err error) error {
 			case "NoSuchBucket":
 				return fmt.Errorf("bucket %w", kind)
 			}
-			return fmt.Errorf("%w (%s, HTTP %d)", kind, join(code, message), status)
+			return delayed(resp, fmt.Errorf("%w (%s, HTTP %d)", kind, join(code, message), status))
 		}
 		if code == "UnknownError" {
 			code = ""
 		}
-		return objectstore.Answer(status, code, message)
+		return delayed(resp, objectstore.Answer(status, code, message))
 	}
 	for _, sentinel := range []error{
 		blobstore.ErrNotExist, blobstore.ErrExist, blobstore.ErrPermission, blobstore.ErrUnsupported,
@@ -124,6 +124,14 @@ func (s *store) plain(err error) error {
 		return objectstore.Answer(status, "", "an answer that is not S3's")
 	}
 	return errors.New(oneLine(err))
+}
+
+// delayed adds the time that a throttling server asks to wait.
+func delayed(resp *smithyhttp.ResponseError, err error) error {
+	if resp == nil || resp.Response == nil {
+		return err
+	}
+	return objectstore.RetryAfter(resp.Response.Header, err)
 }
 
 func join(code, message string) string {

@@ -13,7 +13,7 @@ import (
 )
 
 func serverURL(t testing.TB) string {
-	return servertest.With(t, servertest.Env(t, "TIDEMARK_TEST_S3_URL"), "part_size", "5242880")
+	return servertest.With(t, servertest.Env(t, "TIDEMARK_TEST_S3_URL"), "part_size", "5242880", "page_size", "400")
 }
 
 func TestConformance(t *testing.T) {
@@ -22,6 +22,7 @@ func TestConformance(t *testing.T) {
 		return servertest.Open(t, servertest.Fresh(base), nil)
 	}, &storetest.Options{
 		PartSize:             minPart,
+		Objects:              1300, // more than three pages
 		NoObjectBesideFolder: true, // of versitygw over files; S3 has
 		Secrets:              []string{os.Getenv("AWS_SECRET_ACCESS_KEY"), "wrong-secret", "testkey"},
 		SkipName: func(name string) string {

@@ -22,6 +22,7 @@ func (s *store) page(ctx context.Context, prefix string, delimiter bool, startAf
 		Bucket:       &s.bucket,
 		Prefix:       &prefix,
 		RequestPayer: s.payer,
+		MaxKeys:      &s.pageSize,
 		EncodingType: types.EncodingTypeUrl, // XML has no place for some characters
 	}
 	if delimiter {

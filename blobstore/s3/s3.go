@@ -21,6 +21,7 @@
 //	if_absent        -                                         false: the server ignores If-None-Match
 //	list             -                                         sort: the server lists out of order
 //	part_size        -                                         bytes, at least 5 MiB
+//	page_size        -                                         names in one answer to a listing
 //	timeout          -                                         longest silence of the server, 60s
 //
 // Not used are names with characters that XML cannot express (most below U+0020).
@@ -79,6 +80,7 @@ type settings struct {
 	ifAbsent       bool
 	sort           bool
 	partSize       int64
+	pageSize       int32
 	timeout        time.Duration
 }
 
@@ -170,6 +172,7 @@ func read(loc blobstore.Location, opts *blobstore.Options) (*settings, error) {
 	set.ifAbsent = in.Bool("if_absent", true)
 	set.sort = in.OneOf("list", "stream", "sort") == "sort"
 	set.partSize = in.Size("part_size", 0, minPart)
+	set.pageSize = int32(min(in.Size("page_size", 1000, 1), 1000))
 	set.timeout = in.Duration("timeout", objectstore.DefaultTimeout)
 	return set, in.Err()
 }

@@ -20,7 +20,10 @@ var (
 	leaves  = []string{"d!", "d+", "d,", "d.x", "d0", "d-x", "ddd", "e", "é-", "日", "A", "zz"}
 )
 
-func drawName(t *rapid.T, label string) string {
+// drawName draws a name that the store can have.
+func (e *env) drawName(t *rapid.T, label string) string {
+	folders := slices.DeleteFunc(slices.Clone(folders), func(f string) bool { return e.opts.SkipName(f+"/x") != "" })
+	leaves := e.usable(leaves)
 	name := ""
 	for range rapid.IntRange(0, 3).Draw(t, label+" depth") {
 		name += rapid.SampledFrom(folders).Draw(t, label+" folder") + "/"
@@ -29,8 +32,8 @@ func drawName(t *rapid.T, label string) string {
 }
 
 // drawEdge is a prefix or a start: a piece of a name, or one beside it.
-func drawEdge(t *rapid.T, label string) string {
-	n := drawName(t, label)
+func (e *env) drawEdge(t *rapid.T, label string) string {
+	n := e.drawName(t, label)
 	n = n[:rapid.IntRange(0, len(n)).Draw(t, label+" cut")]
 	return n + rapid.SampledFrom([]string{"", "", "/", "-", "0", "\xff"}).Draw(t, label+" end")
 }
@@ -60,7 +63,7 @@ func testProperty(e *env) {
 		for range rapid.IntRange(1, 24).Draw(t, "steps") {
 			switch op := rapid.IntRange(0, 9).Draw(t, "op"); {
 			case op <= 3:
-				name, size := drawName(t, "name"), rapid.IntRange(0, 100).Draw(t, "size")
+				name, size := e.drawName(t, "name"), rapid.IntRange(0, 100).Draw(t, "size")
 				opts := &blobstore.WriteOptions{IfAbsent: e.exclusive() && rapid.Bool().Draw(t, "if absent")}
 				abort := rapid.IntRange(0, 4).Draw(t, "abort") == 0
 				both("create "+name, func(s blobstore.Store) (any, error) {
@@ -79,13 +82,13 @@ func testProperty(e *env) {
 					return nil, err
 				})
 			case op == 4:
-				name := drawName(t, "name")
+				name := e.drawName(t, "name")
 				both("delete "+name, func(s blobstore.Store) (any, error) { return nil, s.Delete(ctx, name) })
 			case op == 5:
-				all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return drawName(t, "name") }), 0, 5).Draw(t, "names")
+				all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return e.drawName(t, "name") }), 0, 5).Draw(t, "names")
 				both("delete all", func(s blobstore.Store) (any, error) { return nil, s.DeleteAll(ctx, all) })
 			case op == 6:
-				name := drawName(t, "name")
+				name := e.drawName(t, "name")
 				off, n := rapid.Int64Range(0, 120).Draw(t, "offset"), rapid.Int64Range(-1, 120).Draw(t, "length")
 				both("read "+name, func(s blobstore.Store) (any, error) {
 					r, err := s.OpenRange(ctx, name, off, n)
@@ -104,7 +107,7 @@ func testProperty(e *env) {
 				})
 			default:
 				o := &blobstore.ListOptions{
-					Prefix: drawEdge(t, "prefix"), StartAfter: drawEdge(t, "start"), Delimiter: rapid.Bool().Draw(t, "delimiter"),
+					Prefix: e.drawEdge(t, "prefix"), StartAfter: e.drawEdge(t, "start"), Delimiter: rapid.Bool().Draw(t, "delimiter"),
 				}
 				both(fmt.Sprintf("list %+v", *o), func(s blobstore.Store) (any, error) {
 					out := []string{}

@@ -9,10 +9,11 @@ npm_install() { mkdir -p "$DIR" && cd "$DIR" && npm install --no-audit --no-fund
 KEY=$(printf 'any-local-test-key' | base64)
 
 run() {
-  mkdir -p "$1/data"
+  # In memory: on disk it writes the list of all blobs again every few seconds. Kept alive longer than clients
+  # keep their connections: after the 5 s that are its default it resets a request that comes at that moment.
   # --skipApiVersionCheck: today's SDK asks for a newer API version than azurite knows
   AZURITE_ACCOUNTS="tidemark:$KEY" spawn "$1" node "$DIR/node_modules/azurite/dist/src/blob/main.js" --silent \
-    --blobHost 127.0.0.1 --blobPort "$2" --location "$1/data" --skipApiVersionCheck --disableTelemetry
+    --blobHost 127.0.0.1 --blobPort "$2" --inMemoryPersistence --blobKeepAliveTimeout 120 --skipApiVersionCheck --disableTelemetry
   wait_for 30 "$1" up "$2" || failed azurite "$1"
 }
 start_on azure "${1:-}" run

@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/tidemark/tidemark/blobstore"
 )
@@ -124,3 +126,23 @@ func Network(err error) error {
 	}
 	return nil
 }
+
+// RetryAfter adds to err how long the store asks to wait, by its headers, for those
+// who look for a method RetryAfter.
+func RetryAfter(h http.Header, err error) error {
+	if ms, e := strconv.Atoi(h.Get("X-Ms-Retry-After-Ms")); e == nil && ms > 0 {
+		return &delayed{err, time.Duration(ms) * time.Millisecond}
+	}
+	if s, e := strconv.Atoi(h.Get("Retry-After")); e == nil && s > 0 {
+		return &delayed{err, time.Duration(s) * time.Second}
+	}
+	return err
+}
+
+type delayed struct {
+	error
+	after time.Duration
+}
+
+func (d *delayed) Unwrap() error             { return d.error }
+func (d *delayed) RetryAfter() time.Duration { return d.after }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidemark/tidemark/blobstore"
 )
@@ -33,7 +34,10 @@ type Lister struct {
 	Logger *slog.Logger
 }
 
-var errOrder = errors.New("the store does not list names in the order of their bytes: add list=sort to its URL")
+var (
+	errOrder    = errors.New("the store does not list names in the order of their bytes: add list=sort to its URL")
+	errSamePage = errors.New("the store gives the same page of the listing again")
+)
 
 // List is blobstore.Store.List.
 func (l *Lister) List(ctx context.Context, opts *blobstore.ListOptions) iter.Seq2[blobstore.Info, error] {
@@ -42,6 +46,9 @@ func (l *Lister) List(ctx context.Context, opts *blobstore.ListOptions) iter.Seq
 		o = *opts
 	}
 	return func(yield func(blobstore.Info, error) bool) {
+		if _, possible := validPart(o.Prefix); !possible && ctx.Err() == nil {
+			return // stores have no such names, and some do not like to be asked
+		}
 		switch {
 		case !l.Sort:
 			l.stream(ctx, o, yield)
@@ -62,8 +69,10 @@ func (l *Lister) List(ctx context.Context, opts *blobstore.ListOptions) iter.Seq
 // here; that the pages follow each other in order is checked.
 func (l *Lister) stream(ctx context.Context, o blobstore.ListOptions, yield func(blobstore.Info, error) bool) {
 	last, first, token := "", true, ""
+	prefix, _ := validPart(o.Prefix)
+	startAfter, _ := validPart(o.StartAfter)
 	for {
-		page, err := l.Page(ctx, o.Prefix, o.Delimiter, o.StartAfter, token)
+		page, err := l.Page(ctx, prefix, o.Delimiter, startAfter, token)
 		if err != nil {
 			yield(blobstore.Info{}, err)
 			return
@@ -89,7 +98,7 @@ func (l *Lister) stream(ctx context.Context, o blobstore.ListOptions, yield func
 			return
 		}
 		if page.Next == token {
-			yield(blobstore.Info{}, l.Op(errors.New("the store gives the same page of the listing again")))
+			yield(blobstore.Info{}, l.Op(errSamePage))
 			return
 		}
 		token = page.Next
@@ -101,8 +110,9 @@ func (l *Lister) stream(ctx context.Context, o blobstore.ListOptions, yield func
 func (l *Lister) level(ctx context.Context, prefix, startAfter string, yield func(blobstore.Info, error) bool) bool {
 	var all []blobstore.Info
 	token := ""
+	asked, _ := validPart(prefix)
 	for {
-		page, err := l.Page(ctx, prefix, true, "", token)
+		page, err := l.Page(ctx, asked, true, "", token)
 		if err != nil {
 			yield(blobstore.Info{}, err)
 			return false
@@ -115,6 +125,10 @@ func (l *Lister) level(ctx context.Context, prefix, startAfter string, yield fun
 		}
 		if page.Next == "" {
 			break
+		}
+		if page.Next == token {
+			yield(blobstore.Info{}, l.Op(errSamePage))
+			return false
 		}
 		token = page.Next
 	}
@@ -158,6 +172,19 @@ func (l *Lister) wanted(in blobstore.Info, prefix string) bool {
 		l.Logger.Warn("object with a name that cannot be used is left out", "name", in.Name)
 	}
 	return false
+}
+
+// validPart gives s up to its first byte that is not UTF-8, and whether a valid
+// name can begin with s: it may end in the middle of a character.
+func validPart(s string) (part string, possible bool) {
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			return s[:i], !utf8.FullRuneInString(s[i:])
+		}
+		i += n
+	}
+	return s, true
 }
 
 func sortByName(in []blobstore.Info) {

@@ -43,6 +43,7 @@ const (
 	defaultConcurrency = 4
 	uploadTries        = 5
 	abortTime          = 30 * time.Second
+	graceTime          = 500 * time.Millisecond
 )
 
 // size gives the size of part index: it doubles each tenth of the limit, so that
@@ -74,8 +75,10 @@ func (p Parts) withHint(hint int64) Parts {
 // and stored at once by Commit; what is longer goes in parts.
 type writer struct {
 	caller context.Context // its end aborts
-	ctx    context.Context // ends with caller's, or by Abort
+	ctx    context.Context // ends with caller's, or by Abort: no more tries
 	cancel context.CancelFunc
+	sent   context.Context // of the parts on their way, which Abort waits for
+	cut    context.CancelFunc
 	up     Upload
 	parts  Parts
 	op     func(op string, err error) error
@@ -97,8 +100,9 @@ type writer struct {
 func NewWriter(ctx context.Context, up Upload, p Parts, hint int64, op func(op string, err error) error) blobstore.Writer {
 	p = p.withHint(hint)
 	work, cancel := context.WithCancel(ctx)
+	sent, cut := context.WithCancel(context.WithoutCancel(ctx))
 	w := &writer{
-		caller: ctx, ctx: work, cancel: cancel, up: up, parts: p, op: op,
+		caller: ctx, ctx: work, cancel: cancel, sent: sent, cut: cut, up: up, parts: p, op: op,
 		free:  make(chan []byte, p.Concurrency+1),
 		slots: make(chan struct{}, p.Concurrency),
 	}
@@ -188,7 +192,7 @@ func (w *writer) send(last bool) error {
 	w.buf = nil
 	w.wg.Go(func() {
 		defer func() { <-w.slots }()
-		tries, err := retry(w.ctx, func() error { return w.up.Part(w.ctx, index, body, last) })
+		tries, err := retry(w.ctx, func() error { return w.up.Part(w.sent, index, body, last) })
 		if err != nil {
 			if !last || !w.ours(tries, err) {
 				w.setErr(err)
@@ -233,6 +237,7 @@ func (w *writer) Commit() error {
 	w.done = true
 	w.buf = nil
 	w.cancel()
+	w.cut()
 	return nil
 }
 
@@ -252,7 +257,13 @@ func (w *writer) commit() error {
 	if err := w.send(true); err != nil { // never empty: Write sends only when more follows
 		return err
 	}
-	w.wg.Wait()
+	arrived := make(chan struct{})
+	go func() { w.wg.Wait(); close(arrived) }()
+	select {
+	case <-arrived:
+	case <-w.ctx.Done():
+		return w.op("commit", context.Cause(w.caller))
+	}
 	if err := w.partErr(); err != nil {
 		return err
 	}
@@ -270,7 +281,12 @@ func (w *writer) Abort() error {
 	w.done = true
 	w.buf = nil
 	w.cancel()
-	w.wg.Wait() // a part still on its way would come back to life after the abort
+	// A part that is cut off may still arrive, after what follows here has dropped
+	// the others. So they are left some time to end by themselves.
+	timer := time.AfterFunc(graceTime, w.cut)
+	w.wg.Wait()
+	timer.Stop()
+	w.cut()
 	if !w.began {
 		return nil
 	}
@@ -290,7 +306,11 @@ func retry(ctx context.Context, f func() error) (tries int, err error) {
 		if err = f(); err == nil || !errors.Is(err, blobstore.ErrTemporary) || tries == uploadTries {
 			return tries, err
 		}
-		t := time.NewTimer(wait/2 + rand.N(wait))
+		pause := wait/2 + rand.N(wait)
+		if a := (interface{ RetryAfter() time.Duration })(nil); errors.As(err, &a) {
+			pause = max(pause, min(a.RetryAfter(), abortTime))
+		}
+		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
