@@ -23,8 +23,8 @@ import (
 //   - A writer's bytes go to a temporary file (see IsTemporaryName) in the directory
 //     of the object. Commit syncs it, renames it and syncs the directory; new
 //     parent directories are synced into theirs. IfAbsent renames without replacing
-//     (renameat2, renameatx_np, MoveFileEx) or, where the file system cannot, makes
-//     a hard link, so that it holds between processes.
+//     (renameat2, renameatx_np) or, where the system cannot, makes a hard link, so
+//     that it holds between processes.
 //   - Delete syncs the directory, so that deletions keep their order over a crash.
 //     It leaves empty directories; see DirectoryRemover.
 //   - A store opened at a folder is confined to it by os.Root: symbolic links that
@@ -33,7 +33,8 @@ import (
 //   - List shows links to files under their own names, with the file's size. It
 //     neither shows nor walks links to directories, since one object with two names
 //     would look unreferenced under one of them; a warning is logged. Sockets,
-//     pipes, devices and dangling links are not listed, and opening one fails.
+//     pipes, devices and dangling links are not listed, and opening one fails. A
+//     directory that may not be read is an error, but for "lost+found".
 //   - A name may have any bytes that the system allows. Files with a name that is
 //     not UTF-8 are listed, opened and deleted, but not created.
 //
@@ -203,6 +204,9 @@ func localError(err error) error {
 		return ErrPermission
 	case errors.Is(cause, syscall.ENAMETOOLONG):
 		return fmt.Errorf("%w: longer than the file system takes", ErrInvalidName)
+	case errors.Is(cause, syscall.ESTALE), errors.Is(cause, syscall.ETIMEDOUT), errors.Is(cause, syscall.EAGAIN),
+		errors.Is(cause, syscall.EMFILE), errors.Is(cause, syscall.ENFILE): // a network file system, or too many open files
+		return fmt.Errorf("%w: %w", cause, ErrTemporary)
 	case isEscape(cause):
 		return fmt.Errorf("a symbolic link leads out of the store's folder: %w", ErrPermission)
 	}
@@ -480,7 +484,8 @@ func (s *localStore) syncDir(d *os.File) error {
 	if !s.sync || !canSyncDir {
 		return nil
 	}
-	if err := fsync(d); err != nil && !errors.Is(err, syscall.EINVAL) { // EINVAL: the file system has no such thing
+	// EINVAL and ErrUnsupported: the file system has no such thing.
+	if err := fsync(d); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("sync directory: %w", localError(err))
 	}
 	return nil

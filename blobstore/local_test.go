@@ -178,6 +178,10 @@ func TestLocalListPrunes(t *testing.T) {
 		for _, last = range s.List(t.Context(), nil) {
 		}
 		require.ErrorIs(t, last, ErrPermission)
+		require.EqualError(t, last, "list file:"+filepath.ToSlash(dir)+"/a: access denied", "it says where")
+		require.NoError(t, os.Chmod(filepath.Join(dir, "a"), 0o777))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0))
+		require.Equal(t, []string{"a/x", "b/x", "b/y", "c/x"}, listed(t, s, nil))
 	}, dir)
 }
 

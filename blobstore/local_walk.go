@@ -137,7 +137,13 @@ func (w *walker) dir(d dirReader, base, begin, after string) error {
 	last := "" // all up to it are done; no entry is ""
 	for more := true; more; {
 		var b batch
+		n := 0
 		err := d.each(func(name []byte, kind entryKind) error {
+			if n++; n%4096 == 0 {
+				if err := w.ctx.Err(); err != nil {
+					return err
+				}
+			}
 			if kind == kindSkip || len(name) < len(begin) || string(name[:len(begin)]) != begin {
 				return nil
 			}
@@ -148,7 +154,7 @@ func (w *walker) dir(d dirReader, base, begin, after string) error {
 			return nil
 		})
 		if err != nil {
-			return err
+			return w.s.fail("list", strings.TrimSuffix(base, "/"), err)
 		}
 		b.sort()
 		for i := range b.refs {
@@ -184,7 +190,10 @@ func (w *walker) entry(d dirReader, name string, own int, kind entryKind, after 
 		}
 		c, err := d.child(key[:len(key)-1])
 		if err != nil {
-			return noneIfAbsent(err)
+			if key == "lost+found/" && errors.Is(err, fs.ErrPermission) {
+				return nil // at the top of a volume, root's alone
+			}
+			return w.s.fail("list", name[:len(name)-1], noneIfAbsent(err))
 		}
 		defer c.close()
 		rest, _ := below(after, key) // not before after: it would not be here
@@ -199,7 +208,7 @@ func (w *walker) entry(d dirReader, name string, own int, kind entryKind, after 
 	default:
 		size, mtime, inode, ok, err := d.stat(key)
 		if err != nil || !ok {
-			return err
+			return w.s.fail("list", name, err)
 		}
 		return w.send(Info{Name: name, Size: size, ModTime: mtime, ETag: fileETag(mtime.UnixNano(), size, inode)})
 	}
