@@ -16,7 +16,8 @@ import (
 // of those in canonical and heap native form.
 func TestStateFiles(t *testing.T) {
 	var dirs []string
-	for _, c := range testdata.AllGoldens(t) {
+	goldens := testdata.AllGoldens(t)
+	for _, c := range goldens {
 		dirs = append(dirs, c.Dir)
 	}
 	shared := testdata.Corpus(t)
@@ -28,7 +29,7 @@ func TestStateFiles(t *testing.T) {
 		c := readMetadata(t, path)
 		p := place{dir: filepath.Dir(path)}
 		r.kryo = serializer.KryoOf(c.Version)
-		for _, g := range testdata.AllGoldens(t) {
+		for _, g := range goldens {
 			if rel, err := filepath.Rel(g.Dir, path); err == nil && !filepath.IsAbs(rel) && rel[0] != '.' {
 				p.from, p.to = g.WrittenUnder, g.Dir
 			}

@@ -198,7 +198,7 @@ func (d *Decoder) kryoClass(t *Type, b []byte, i int) (c kryoClass, next int, nu
 	case tag >= 2:
 		name := t.kryoRegistered(int(tag) - 2)
 		if name == "" {
-			name = fmt.Sprintf("kryo id %d", tag-2)
+			name = t.kryoUnknown(int(tag) - 2)
 		}
 		return d.kryoNamed(name), next, false, nil
 	}
@@ -262,6 +262,17 @@ func (t *Type) kryoRegistered(id int) string {
 		next++
 	}
 	return ""
+}
+
+// kryoUnknown names an id that nothing names for sure. Without Flink's own
+// registrations, as in its unit tests, a job's classes begin at 10; with Scala on the
+// class path that is one of Scala's.
+func (t *Type) kryoUnknown(id int) string {
+	name := fmt.Sprintf("kryo id %d", id)
+	if t.Kryo != nil && id >= 10 && id-10 < len(t.Kryo.Registrations) {
+		name += ", perhaps " + t.Kryo.Registrations[id-10].Class
+	}
+	return name
 }
 
 // kryoFirstID is the id of the first class that a job or Flink's type system

@@ -66,6 +66,14 @@ func ReadSnapshot(r *javaio.Reader) (*Type, error) {
 	return ReadVersionedSnapshot(r)
 }
 
+// ParseSnapshot is ReadSnapshot of the bytes at the start of b; n is how many they
+// are.
+func ParseSnapshot(b []byte) (t *Type, n int, err error) {
+	r := javaio.NewReader(b)
+	t, err = ReadSnapshot(r)
+	return t, r.Offset(), err
+}
+
 // ReadVersionedSnapshot is ReadSnapshot without the proxy version in front: as
 // it stands in the legacy timers of the raw keyed state.
 func ReadVersionedSnapshot(r *javaio.Reader) (*Type, error) {
