@@ -180,6 +180,7 @@ const (
 // collect walks the handles.
 func (c *checker) collect() {
 	index := make(map[*place]int32, len(c.s.res.places))
+	c.needs = make([]need, 0, c.s.fileHandles)
 	ordinal := int32(-1)
 	for p, h := range c.s.Checkpoint.StreamHandles() {
 		ordinal++

@@ -74,7 +74,8 @@ type Progress struct {
 // It asks for folders level by level and never lists what is below shared,
 // taskowned, dstl or a snapshot's folder, so that it costs calls in proportion to
 // folders, not to objects. Nothing found is not an error unless loc itself does
-// not exist (ErrNoSnapshot). After a folder that cannot be listed the search goes
+// not exist (ErrNoSnapshot). A folder copied from a configuration with the entropy
+// marker "_entropy_" in it is looked for without. After a folder that cannot be listed the search goes
 // on: the error is yielded with a Ref whose Dir is that folder, and the caller
 // decides. Only a cancelled context ends it.
 func Find(ctx context.Context, pool *blobstore.Pool, loc blobstore.Location, opts *FindOptions) iter.Seq2[Ref, error] {
@@ -171,6 +172,11 @@ func (f *finder) run(ctx context.Context, loc blobstore.Location, yield func(Ref
 				return
 			}
 		case n.depth == 0 && n.empty:
+			if plain, ok := withoutEntropy(n.dir); ok {
+				loc = plain
+				next = append(next, &node{dir: plain})
+				continue
+			}
 			yield(Ref{Dir: loc}, fmt.Errorf("%s: %w: it does not exist or is empty", loc, ErrNoSnapshot))
 			return
 		}

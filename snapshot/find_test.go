@@ -146,3 +146,14 @@ func TestFindCancelled(t *testing.T) {
 	require.Less(t, n, 5)
 	require.False(t, errors.Is(last, ErrNoSnapshot))
 }
+
+func TestEntropyMarker(t *testing.T) {
+	f := memFixture(t)
+	f.chain("ckp", jobA, 2)
+	require.Equal(t, []string{"ckp/" + jobA + "/chk-1", "ckp/" + jobA + "/chk-2"}, found(t, f, "_entropy_/ckp", nil))
+	s, err := Open(context.Background(), f.pool, f.loc("ckp/_entropy_/"+jobA+"/chk-2"), nil)
+	require.NoError(t, err)
+	require.Equal(t, f.url("ckp/"+jobA+"/chk-2"), s.Dir.String())
+	_, err = Open(context.Background(), f.pool, f.loc("_entropy_/nothing"), nil)
+	require.ErrorIs(t, err, ErrNoSnapshot)
+}

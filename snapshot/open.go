@@ -110,6 +110,9 @@ func openMetadata(ctx context.Context, pool *blobstore.Pool, loc blobstore.Locat
 			return nil, at, err
 		}
 	}
+	if plain, ok := withoutEntropy(loc); ok {
+		return openMetadata(ctx, pool, plain)
+	}
 	return nil, loc, noSnapshot(ctx, store, loc)
 }
 

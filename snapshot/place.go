@@ -51,6 +51,21 @@ func savepointJob(name string) string {
 	return rest[:6]
 }
 
+// entropyMarker is the usual value of s3.entropy.key. In the configured folder it
+// stands for random characters; for metadata Flink leaves it out.
+const entropyMarker = "_entropy_"
+
+// withoutEntropy leaves the marker out of an address that was copied from a
+// configuration; false if there is none in it.
+func withoutEntropy(loc blobstore.Location) (blobstore.Location, bool) {
+	before, after, ok := strings.Cut("/"+loc.Path+"/", "/"+entropyMarker+"/")
+	if !ok {
+		return loc, false
+	}
+	loc.Path = strings.Trim(before+"/"+after, "/")
+	return loc, true
+}
+
 // parentPath and baseName take the path of a Location apart.
 func parentPath(p string) string {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
