@@ -151,20 +151,6 @@ func (t *Type) FixedLength() int {
 	return -1
 }
 
-// WithNames is a copy of a row or tuple type whose fields have names, which Flink's
-// snapshots of them lack: the user knows them. Fewer names than fields leave the
-// rest without; more are an error of the caller and are dropped.
-func (t *Type) WithNames(names ...string) *Type {
-	c := *t
-	c.Fields = append([]Field(nil), t.Fields...)
-	for i := range c.Fields {
-		if i < len(names) {
-			c.Fields[i].Name = names[i]
-		}
-	}
-	return &c
-}
-
 // IsOpaque reports whether the type or anything inside it is Opaque, and the
 // class that could not be read.
 func (t *Type) IsOpaque() (class string, opaque bool) {

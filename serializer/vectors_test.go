@@ -207,16 +207,3 @@ func TestJavaNumbers(t *testing.T) {
 		require.Equal(t, s, BigDecimal{x, scale}.String())
 	}
 }
-
-func TestNamesOfAUser(t *testing.T) {
-	row := NewRow(Field{Type: Basic(KindLong)}, Field{Type: Basic(KindString)})
-	b, err := row.AppendFromJSON(nil, []byte(`[5,"a"]`))
-	require.NoError(t, err)
-	named := row.WithNames("id", "name")
-	js, _, err := NewDecoder(named, nil).AppendJSON(nil, b)
-	require.NoError(t, err)
-	require.Equal(t, `{"row_kind":"INSERT","fields":{"id":5,"name":"a"}}`, string(js))
-	require.Equal(t, "row<id long, name string>", named.String())
-	require.Equal(t, "row<long, string>", row.String(), "the type itself is as it was")
-	require.Equal(t, row.Raw, named.Raw)
-}

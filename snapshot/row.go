@@ -233,6 +233,18 @@ func (r *StateRow) parts(f func(version int32, p []byte)) {
 	}
 }
 
+// frames calls f for each part as it stands behind its length.
+func (r *StateRow) frames(f func(p []byte)) {
+	for b := r.Value; len(b) > 0; {
+		part, rest, ok := framed(b)
+		if !ok {
+			return
+		}
+		f(part)
+		b = rest
+	}
+}
+
 func be32(b []byte) uint32 {
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }

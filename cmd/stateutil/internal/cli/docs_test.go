@@ -44,7 +44,7 @@ var documents = map[string]any{
 }
 
 // withoutDocument are the commands that print no data about snapshots.
-var withoutDocument = []string{"stateutil", "completion", "man", "read"} // read prints rows, see docs/format/rows.md
+var withoutDocument = []string{"stateutil", "completion", "man", "read", "describe"} // read prints rows, see docs/format/rows.md
 
 func pageOf(t *testing.T, cmd *cobra.Command) string {
 	return filepath.Join(testdata.Repo(t), "docs", "commands", cmd.Name()+".md")
