@@ -49,7 +49,8 @@ go_install() { # MODULE@VERSION BINARY
 # When the process began (clock ticks after boot): a pid with another value is not ours any more.
 began() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
-# spawn RUNDIR COMMAND...: in a session of its own, output to RUNDIR/log, pid in RUNDIR/pid and $PID.
+# spawn RUNDIR COMMAND...: in a session of its own, output to RUNDIR/log, pid in RUNDIR/pid and $PID, and added to
+# the file $TIDEMARK_STARTED, if that is set, for whoever ends all that he has begun.
 spawn() {
   local dir=$1
   shift
@@ -57,6 +58,7 @@ spawn() {
   PID=$!
   disown "$PID"
   echo "$PID $(began "$PID")" >"$dir/pid"
+  [[ -z ${TIDEMARK_STARTED:-} ]] || echo "$PID" >>"$TIDEMARK_STARTED"
 }
 
 end() { # RUNDIR
