@@ -1,17 +1,15 @@
 package snapshot
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"strconv"
 
 	"github.com/tidemark/tidemark/metadata"
 )
 
-// locate finds the offsets of the fields that findings are about. Only then the
-// metadata is read once more: the decoded form does not remember offsets.
+// locate finds the offsets of the fields that findings are about. Only if there
+// are any the metadata is read once more: the decoded form does not remember
+// offsets.
 func (v *verifier) locate(ctx context.Context) error {
 	wanted := map[string][]*int64{}
 	for i := range v.out.Findings {
@@ -28,6 +26,10 @@ func (v *verifier) locate(ctx context.Context) error {
 	if len(wanted) == 0 {
 		return nil
 	}
+	fields := make([]string, 0, len(wanted))
+	for field := range wanted {
+		fields = append(fields, field)
+	}
 	store, name, err := v.s.pool.Resolve(ctx, v.s.Location)
 	if err != nil {
 		return err
@@ -37,68 +39,14 @@ func (v *verifier) locate(ctx context.Context) error {
 		return err
 	}
 	defer r.Close()
-	err = metadata.Dump(&fieldFinder{wanted: wanted}, r, &metadata.DumpOptions{Name: v.file, Size: v.s.Size, MaxBytes: 1})
-	if errors.Is(err, errAllFound) || errors.Is(err, metadata.ErrCorrupt) {
-		return nil
+	found, err := metadata.Offsets(r, &metadata.DecodeOptions{Name: v.file, Size: v.s.Size}, fields...)
+	if err != nil && !errors.Is(err, metadata.ErrCorrupt) {
+		return err
 	}
-	return err
-}
-
-var errAllFound = errors.New("all fields found")
-
-// fieldFinder reads the lines of a metadata dump, "123-126: 00000001  # field …", and
-// notes the offsets of fields: of the field itself, or of the first one in it.
-type fieldFinder struct {
-	wanted map[string][]*int64
-	rest   []byte
-}
-
-var _ io.Writer = (*fieldFinder)(nil)
-
-// Write implements io.Writer.
-func (f *fieldFinder) Write(p []byte) (int, error) {
-	n := len(p)
-	for {
-		i := bytes.IndexByte(p, '\n')
-		if i < 0 {
-			f.rest = append(f.rest, p...)
-			return n, nil
-		}
-		line := p[:i]
-		if len(f.rest) > 0 {
-			f.rest = append(f.rest, line...)
-			line = f.rest
-		}
-		f.line(line)
-		f.rest = f.rest[:0]
-		p = p[i+1:]
-		if len(f.wanted) == 0 {
-			return n, errAllFound
+	for field, offset := range found {
+		for _, to := range wanted[field] {
+			*to = offset
 		}
 	}
-}
-
-func (f *fieldFinder) line(line []byte) {
-	digits := bytes.IndexByte(line, '-')
-	comment := bytes.Index(line, []byte("  # "))
-	if digits < 0 || comment < 0 {
-		return
-	}
-	offset, err := strconv.ParseInt(string(line[:digits]), 10, 64)
-	if err != nil {
-		return
-	}
-	field := line[comment+len("  # "):]
-	if i := bytes.IndexByte(field, ' '); i >= 0 {
-		field = field[:i]
-	}
-	for len(field) > 0 {
-		if to, ok := f.wanted[string(field)]; ok {
-			for _, o := range to {
-				*o = offset
-			}
-			delete(f.wanted, string(field))
-		}
-		field = field[:max(0, bytes.LastIndexByte(field, '.'))]
-	}
+	return nil
 }

@@ -142,9 +142,6 @@ func TestWounds(t *testing.T) {
 		{"scheme-in-relative", "bad-path", "1 handle refused (relative path with a scheme)", func(f *fixture, c *metadata.Checkpoint) {
 			incrementalOf(c).Meta = relative("file:/etc/passwd", 10)
 		}},
-		{"empty-relative", "bad-path", "1 handle refused (empty relative path)", func(f *fixture, c *metadata.Checkpoint) {
-			incrementalOf(c).Meta = relative("", 10)
-		}},
 		{"relative-in-absolute", "bad-path", "1 handle refused (not an absolute path)", func(f *fixture, c *metadata.Checkpoint) {
 			incrementalOf(c).Shared[0].Handle = absolute("shared/s1", 100)
 		}},
