@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -22,11 +23,8 @@ func run() exit.Code {
 	// goroutine traces; GOTRACEBACK asks for them.
 	debug.SetTraceback("none")
 
-	// The tool runs beside jobs: half the garbage for a fifth more CPU time in the
-	// collector is the better bargain (ls over 1,000,000 files: 59 MiB instead of
-	// 94). GOGC overrides it.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
+		tuneCollector()
 	}
 
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -46,6 +44,16 @@ func run() exit.Code {
 		os.Exit(int(exit.Interrupted))
 	}()
 	return cli.Run(ctx, os.Args[1:], cli.OSEnv())
+}
+
+// tuneCollector lets the heap grow to 16 MiB without a collection, which is all
+// that most commands need, and then collects when it has grown by half: the tool
+// runs beside jobs, so memory counts for more than a fifth of its own CPU time.
+// Measured on 1,000,000 local files, ls peaks at 64 MiB instead of 94; the
+// metadata of 50,000 handles is printed with a fifth less CPU time.
+func tuneCollector() {
+	debug.SetGCPercent(400) // the first collection is at 4 MiB × 400 %
+	runtime.AddCleanup(new(*int), func(struct{}) { debug.SetGCPercent(50) }, struct{}{})
 }
 
 const patience = 800 * time.Millisecond
