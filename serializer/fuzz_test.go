@@ -244,20 +244,24 @@ func FuzzMeta(f *testing.F) {
 		if m, err := ReadKeyedBackendMeta(r); err != nil {
 			knownError(t, err)
 		} else if !m.Open && m.Version == 6 {
+			// Bytes may change where Java reads more than it writes: a boolean other than
+			// 0 and 1, a raw NUL in a name. What they say must not.
 			again, err := m.Append(nil)
 			require.NoError(t, err)
-			// The flag of compression reads any byte but 0 as true.
-			if len(again) != r.Offset() {
-				t.Fatalf("%d bytes became %d", r.Offset(), len(again))
-			}
+			m2, err := ReadKeyedBackendMeta(javaio.NewReader(again))
+			require.NoError(t, err)
+			require.Equal(t, m.Key.String(), m2.Key.String())
+			sameStates(t, m.States, m2.States)
 		}
 		r = javaio.NewReader(b)
 		if m, err := ReadOperatorBackendMeta(r); err != nil {
 			knownError(t, err)
 		} else if !m.Open {
-			again, err := m.Append(nil)
-			if err == nil && len(again) != r.Offset() {
-				t.Fatalf("%d bytes became %d", r.Offset(), len(again))
+			if again, err := m.Append(nil); err == nil {
+				m2, err := ReadOperatorBackendMeta(javaio.NewReader(again))
+				require.NoError(t, err)
+				sameStates(t, m.Lists, m2.Lists)
+				sameStates(t, m.Broadcasts, m2.Broadcasts)
 			}
 		}
 		if m, _, err := ReadStateMeta(javaio.NewReader(b)); err != nil {
@@ -268,6 +272,21 @@ func FuzzMeta(f *testing.F) {
 			m.Element()
 		}
 	})
+}
+
+func sameStates(t *testing.T, a, b []StateMeta) {
+	t.Helper()
+	require.Len(t, b, len(a))
+	for i := range a {
+		require.Equal(t, a[i].Name, b[i].Name)
+		require.Equal(t, a[i].Kind, b[i].Kind)
+		require.Equal(t, a[i].Options, b[i].Options)
+		require.Len(t, b[i].Serializers, len(a[i].Serializers))
+		for k, s := range a[i].Serializers {
+			require.Equal(t, s.Key, b[i].Serializers[k].Key)
+			require.Equal(t, s.Type.String(), b[i].Serializers[k].Type.String())
+		}
+	}
 }
 
 func FuzzWords(f *testing.F) {

@@ -222,6 +222,9 @@ func (h *Hasher) at(t *Type, b []byte, i int, deep bool) (code int32, next int, 
 			return 0, i, &HashError{t, "is a Scala class"}
 		}
 		if null {
+			if len(b)-i-1 < int(t.pad) {
+				return 0, i, ErrShort
+			}
 			return 0, i + 1 + int(t.pad), nil
 		}
 		return h.at(t.Args[0], b, i+1, deep)
