@@ -94,6 +94,8 @@ func (e *explainer) run() *Inspection {
 	}
 	e.finishTotals()
 	e.finishMovable()
+	slices.Sort(out.References)
+	out.References = slices.Compact(out.References)
 	out.Kind = kindOf(c, &out.Properties, e.tags)
 	out.Unaligned = e.tags.channels
 	out.Changelog = e.tags.hasAny(metadata.TagChangelogOld, metadata.TagChangelog, metadata.TagChangelogBytes, metadata.TagChangelogFile, metadata.TagChangelogFileOld)
@@ -167,6 +169,9 @@ func (e *explainer) subtask(t *metadata.SubtaskState, states namedStates) {
 			e.subtasks[i] = -1
 		}
 		return
+	}
+	if t.ReferenceMarker == 1 {
+		e.out.References = append(e.out.References, t.ReferenceID)
 	}
 	stateful := false
 	if h := t.ManagedOperator; h != nil {

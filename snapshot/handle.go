@@ -208,7 +208,8 @@ type place struct {
 	class     Class
 	owner     string
 	claimed   bool
-	relocated bool
+	relocated bool // replaced by a mapping or because of a move
+	moved     bool // because of a move
 	refused   error
 	id        int32 // position in resolver.places; -1 for one made on the fly
 	// same is the first place with this location: two spellings of a folder, or a
@@ -402,7 +403,7 @@ func (r *resolver) mapped(p *place, loc blobstore.Location, hasScheme bool) bool
 func (r *resolver) relocated(p *place, loc blobstore.Location, hasScheme bool) bool {
 	rest, ok := loc.Rel(r.reloc.from)
 	if ok {
-		p.loc, p.relocated = r.reloc.to.Join(rest), true
+		p.loc, p.relocated, p.moved = r.reloc.to.Join(rest), true, true
 	}
 	return ok
 }

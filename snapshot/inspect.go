@@ -96,9 +96,12 @@ type Inspection struct {
 	// Backends are guesses from the handles: "heap", "rocksdb or forst", "changelog".
 	Backends []string `json:"backends,omitempty"`
 	// WrittenBy is the range of Flink releases that write such a file, "1.16 .. 1.20".
-	WrittenBy  string      `json:"writtenBy"`
-	Properties Properties  `json:"properties"`
-	Movable    Movable     `json:"movable"`
+	WrittenBy  string     `json:"writtenBy"`
+	Properties Properties `json:"properties"`
+	Movable    Movable    `json:"movable"`
+	// References are older checkpoints from which subtask state was reused (format
+	// version 7); they must be kept.
+	References []int64     `json:"references,omitempty"`
 	Relocation *Relocation `json:"relocation,omitempty"`
 
 	// MaxParallelism is the smallest of all operators; the job may be started with

@@ -121,7 +121,7 @@ func (s *Snapshot) countRelocated() int {
 	for _, h := range s.Checkpoint.StreamHandles() {
 		switch h.(type) {
 		case *metadata.FileHandle, *metadata.SegmentHandle:
-			if f, err := s.res.locate(h); err == nil && f.place.relocated {
+			if f, err := s.res.locate(h); err == nil && f.place.moved {
 				n++
 			}
 		}

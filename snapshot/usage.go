@@ -198,6 +198,7 @@ func (u *usage) run(ctx context.Context) error {
 	if err := u.lookAgain(ctx); err != nil {
 		return err
 	}
+	u.doubtRoot()
 	u.out.Conclusive = len(u.doubts) == 0
 	if err := u.judge(); err != nil {
 		return err
@@ -242,6 +243,23 @@ func (u *usage) list(ctx context.Context) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// doubtRoot doubts roots whose snapshots lie elsewhere.
+func (u *usage) doubtRoot() {
+	for p := u.root.Path; p != ""; p = parentPath(p) {
+		switch name := baseName(p); name {
+		case sharedDir, taskOwnedDir, changelogDir:
+			u.doubt("%s: the snapshots that name files in a %s folder lie beside it", u.root, name)
+			return
+		}
+	}
+	for i := range u.out.Snapshots {
+		if u.out.Snapshots[i].Error == "" {
+			return
+		}
+	}
+	u.doubt("%s: no snapshot lies below this root", u.root)
 }
 
 func (u *usage) found(ref Ref, name string) {
@@ -632,6 +650,9 @@ func (u *usage) verdict(o listed, g *group) error {
 // isIncomplete reports whether a name lies in the folder of a checkpoint or
 // savepoint that has no _metadata object.
 func (u *usage) isIncomplete(name string) bool {
+	if newDirRef(u.root).Kind != RefOther && !u.complete[""] {
+		return true
+	}
 	for at := 0; ; {
 		i := strings.IndexByte(name[at:], '/')
 		if i < 0 {

@@ -141,6 +141,28 @@ func TestDiskUsageDoubts(t *testing.T) {
 	}
 }
 
+// Roots whose snapshots lie elsewhere, or which have none.
+func TestDiskUsageOfAPart(t *testing.T) {
+	f := memFixture(t)
+	f.chain("ckp", jobA, 3)
+	f.put("ckp/"+jobA+"/chk-4/part", 1)
+	f.put("plain/file", 1)
+	for at, want := range map[string]Verdict{
+		"ckp/" + jobA + "/shared": VerdictUnknown,
+		"ckp/" + jobA + "/chk-4":  VerdictIncomplete,
+		"ckp/" + jobA + "/chk-3":  VerdictReferenced,
+		"plain":                   VerdictUnknown,
+	} {
+		u, objects := usageOf(t, f, at, nil)
+		require.Zero(t, u.Unreferenced, at)
+		for _, o := range objects {
+			if o.Verdict != VerdictMetadata {
+				require.Equal(t, want, o.Verdict, at)
+			}
+		}
+	}
+}
+
 func TestDiskUsageOfOneJob(t *testing.T) {
 	f := memFixture(t)
 	f.chain("ckp", jobA, 3)

@@ -205,9 +205,11 @@ func (v *verifier) structure() {
 		ids[o.ID] = i
 		op.check()
 	}
-	for p, h := range c.StreamHandles() {
+	ordinal := int32(-1)
+	for _, h := range c.StreamHandles() {
+		ordinal++
 		if seg, ok := h.(*metadata.SegmentHandle); ok {
-			segments.add(p, seg)
+			segments.add(ordinal, seg)
 		}
 	}
 	segments.finish()
@@ -392,16 +394,16 @@ func (c *opCheck) keyGroups(field string, t *metadata.SubtaskState, h *metadata.
 		if at == 0 || at == -1 && raw {
 			continue
 		}
-		offset := fmt.Sprintf("%s.offset[%d]", field, i)
+		offset := func() string { return fmt.Sprintf("%s.offset[%d]", field, i) }
 		switch {
 		case at < 0:
-			c.add(Damage, "offset-negative", offset, t, fmt.Sprintf("is %d", at))
+			c.add(Damage, "offset-negative", offset(), t, fmt.Sprintf("is %d", at))
 			return
 		case lastAt >= 0 && at <= last:
-			c.add(Damage, "offsets-unordered", offset, t, fmt.Sprintf("is %d after %d of key group %d", at, last, int(h.Range.Start)+lastAt))
+			c.add(Damage, "offsets-unordered", offset(), t, fmt.Sprintf("is %d after %d of key group %d", at, last, int(h.Range.Start)+lastAt))
 			return
 		case size >= 0 && at >= size:
-			c.add(Damage, "offset-outside", offset, t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
+			c.add(Damage, "offset-outside", offset(), t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
 			return
 		}
 		last, lastAt = at, i
@@ -448,13 +450,13 @@ func (c *opCheck) operatorHandle(field string, t *metadata.SubtaskState, h *meta
 		seen[st.Name] = i
 		last := int64(-1)
 		for j, at := range st.Offsets {
-			offset := fmt.Sprintf("%s.state[%d].offset[%d]", field, i, j)
+			offset := func() string { return fmt.Sprintf("%s.state[%d].offset[%d]", field, i, j) }
 			if at < 0 || size >= 0 && at > size {
-				c.add(Damage, "offset-outside", offset, t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
+				c.add(Damage, "offset-outside", offset(), t, fmt.Sprintf("is %d in a stream of %d bytes", at, size))
 				break
 			}
 			if at < last {
-				c.add(Note, "offsets-unordered", offset, t, fmt.Sprintf("is %d after %d", at, last))
+				c.add(Note, "offsets-unordered", offset(), t, fmt.Sprintf("is %d after %d", at, last))
 				break
 			}
 			last = at
@@ -497,12 +499,12 @@ type segmentCheck struct {
 type placedSegment struct {
 	file       file
 	start, end int64
-	place      metadata.Place
+	ordinal    int32 // in Checkpoint.StreamHandles
 }
 
-func (c *segmentCheck) add(p metadata.Place, h *metadata.SegmentHandle) {
+func (c *segmentCheck) add(ordinal int32, h *metadata.SegmentHandle) {
 	if f, err := c.v.s.res.locate(h); err == nil && h.Length > 0 {
-		c.all = append(c.all, placedSegment{f.identity(), h.Start, h.Start + h.Length, p})
+		c.all = append(c.all, placedSegment{f.identity(), h.Start, h.Start + h.Length, ordinal})
 	}
 }
 
@@ -513,18 +515,46 @@ func (c *segmentCheck) finish() {
 		}
 		return p.id
 	}
-	slices.SortStableFunc(c.all, func(a, b placedSegment) int {
-		return cmp.Or(cmp.Compare(id(a.file.place), id(b.file.place)), cmp.Compare(a.file.name, b.file.name), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	slices.SortFunc(c.all, func(a, b placedSegment) int {
+		return cmp.Or(cmp.Compare(id(a.file.place), id(b.file.place)), cmp.Compare(a.file.name, b.file.name),
+			cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end), cmp.Compare(a.ordinal, b.ordinal))
 	})
+	type overlap struct{ a, b placedSegment }
+	var overlaps []overlap
 	for i := 1; i < len(c.all); i++ {
-		a, b := &c.all[i-1], &c.all[i]
-		if a.file != b.file || b.start >= a.end || a.start == b.start && a.end == b.end {
+		a, b := c.all[i-1], c.all[i]
+		if a.file != b.file {
 			continue
 		}
-		index := b.place.Subtask.Index
-		c.v.add(Finding{Severity: Damage, Code: "segments-overlap", Offset: -1, Field: c.v.s.Checkpoint.Field(b.place),
-			Detail:   fmt.Sprintf("bytes %d..%d of a merged file overlap those of %s, %d..%d", b.start, b.end-1, c.v.s.Checkpoint.Field(a.place), a.start, a.end-1),
-			Operator: b.place.Operator.ID.String(), Subtask: &index, Role: Role(b.place.Slot).String()})
+		if b.start < a.end && (a.start != b.start || a.end != b.end) {
+			overlaps = append(overlaps, overlap{a, b})
+		}
+		if b.end < a.end { // the next one is compared with what reaches farthest
+			c.all[i].start, c.all[i].end, c.all[i].ordinal = a.start, a.end, a.ordinal
+		}
+	}
+	if len(overlaps) == 0 {
+		return
+	}
+	places := map[int32]metadata.Place{}
+	for _, o := range overlaps {
+		places[o.a.ordinal], places[o.b.ordinal] = metadata.Place{}, metadata.Place{}
+	}
+	checkpoint := c.v.s.Checkpoint
+	ordinal := int32(-1)
+	for p := range checkpoint.StreamHandles() {
+		ordinal++
+		if _, ok := places[ordinal]; ok {
+			places[ordinal] = p
+		}
+	}
+	for _, o := range overlaps {
+		p := places[o.b.ordinal]
+		index := p.Subtask.Index
+		c.v.add(Finding{Severity: Damage, Code: "segments-overlap", Offset: -1, Field: checkpoint.Field(p),
+			Detail: fmt.Sprintf("bytes %d..%d of a merged file overlap those of %s, %d..%d", o.b.start, o.b.end-1,
+				checkpoint.Field(places[o.a.ordinal]), o.a.start, o.a.end-1),
+			Operator: p.Operator.ID.String(), Subtask: &index, Role: Role(p.Slot).String()})
 	}
 }
 
