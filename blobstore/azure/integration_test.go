@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,4 +69,33 @@ func TestConformance(t *testing.T) {
 			}
 		},
 	})
+}
+
+func TestRetried(t *testing.T) { servertest.Retried(t, freshContainer(t, serverURL(t))) }
+
+// An upload that is dropped takes no other writer's blocks with it.
+func TestAbortSparesAnotherWriter(t *testing.T) {
+	s := servertest.Open(t, freshContainer(t, serverURL(t)), nil)
+	defer s.Close()
+	data := make([]byte, 2*testPart+1)
+	begin := func() blobstore.Writer {
+		w, err := s.Create(t.Context(), "x", &blobstore.WriteOptions{IfAbsent: true})
+		require.NoError(t, err)
+		_, err = w.Write(data)
+		require.NoError(t, err)
+		return w
+	}
+	a, b := begin(), begin()
+	require.Eventually(t, func() bool { // the parts of both have arrived
+		for in, err := range s.(blobstore.TemporaryLister).ListTemporary(t.Context(), "") {
+			require.NoError(t, err)
+			return in.Size == 4*testPart
+		}
+		return false
+	}, 20*time.Second, 50*time.Millisecond)
+	require.NoError(t, a.Abort())
+	require.NoError(t, b.Commit())
+	in, err := s.Stat(t.Context(), "x")
+	require.NoError(t, err)
+	require.EqualValues(t, len(data), in.Size)
 }

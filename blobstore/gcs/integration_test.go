@@ -66,3 +66,5 @@ func TestConformance(t *testing.T) {
 		},
 	})
 }
+
+func TestRetried(t *testing.T) { servertest.Retried(t, freshBucket(t, serverURL(t))) }

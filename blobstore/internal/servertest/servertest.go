@@ -3,12 +3,16 @@
 package servertest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,4 +75,58 @@ func Proxy(t testing.TB, rawURL string) (*faultproxy.Proxy, string) {
 	t.Cleanup(func() { p.Close() })
 	u.Host = p.Addr()
 	return p, With(t, rawURL, "endpoint", u.String())
+}
+
+// Retried reads, lists, and stats through a network that breaks off again and again,
+// with blobstore.Retry in front: nothing is lost and no error is seen. The URL is
+// of an empty root.
+func Retried(t *testing.T, rawURL string) {
+	ctx := t.Context()
+	direct := Open(t, rawURL, nil)
+	defer direct.Close()
+	proxy, through := Proxy(t, rawURL)
+	store := blobstore.Retry(Open(t, through, nil), &blobstore.RetryOptions{Attempts: 12, BaseDelay: time.Millisecond})
+	defer store.Close()
+
+	data := make([]byte, 3<<20)
+	for i := range data {
+		data[i] = byte(i * i >> 7)
+	}
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprintf("dir/object-%02d", i))
+	}
+	for _, name := range names {
+		w, err := direct.Create(ctx, name, nil)
+		require.NoError(t, err)
+		if name == names[0] {
+			_, err = w.Write(data)
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Commit())
+	}
+	for what, rule := range map[string]faultproxy.Rule{
+		"reset in a body": {ResetAfter: 700_000, Direction: "down", Limit: 4},
+		"closed early":    {CloseAfter: 300_000, Direction: "down", Limit: 4},
+		"refused":         {Refuse: true, Limit: 3},
+		"reset at once":   {ResetAfter: 20, Direction: "down", Limit: 5},
+	} {
+		proxy.Set(rule)
+		proxy.Cut()
+		before := proxy.Stats().Faults
+		r, err := store.Open(ctx, names[0])
+		require.NoError(t, err, what)
+		got, err := io.ReadAll(r)
+		require.NoError(t, err, what)
+		r.Close()
+		require.True(t, bytes.Equal(data, got), "%s: other bytes", what)
+		var listed []string
+		for in, err := range store.List(ctx, nil) {
+			require.NoError(t, err, what)
+			listed = append(listed, in.Name)
+		}
+		require.Equal(t, names, listed, what)
+		require.Greater(t, proxy.Stats().Faults, before, "%s: the case has not happened", what)
+		proxy.Set(faultproxy.Rule{})
+	}
 }
