@@ -474,16 +474,19 @@ func (s *self) classify(loc blobstore.Location) (class Class, owner string, clai
 		}
 		return ClassOutside, job, other
 	}
-	// No job ID level: by the outermost name that Flink gives.
-	for rest := loc.Path; rest != ""; {
-		part, after, _ := strings.Cut(rest, "/")
-		if savepointJob(part) != "" {
-			return ClassSavepoint, "", true
-		}
-		if class, ok := classOfFolder(part); ok {
-			return class, "", class == ClassSavepoint
-		}
-		rest = after
+	// No job ID above it: by its own name, or that of the folder around the one of a
+	// merged file or a ForSt database.
+	dir := loc.Path
+	if baseName(dir) == "db" && strings.HasPrefix(baseName(parentPath(dir)), "op_") {
+		dir = parentPath(parentPath(dir))
+	} else if strings.HasPrefix(baseName(dir), "job_") {
+		dir = parentPath(dir)
+	}
+	if savepointJob(baseName(dir)) != "" {
+		return ClassSavepoint, "", true
+	}
+	if class, ok := classOfFolder(baseName(dir)); ok {
+		return class, "", class == ClassSavepoint
 	}
 	return ClassOutside, "", false
 }

@@ -121,6 +121,12 @@ func TestMoved(t *testing.T) {
 			move:    &move{"hdfs://nn:8020", "restore"}, class: "shared 1",
 		},
 		{
+			name: "places-without-job", dir: "sp/savepoint-aaaaaa-0123456789ab",
+			handles: []string{"x/shared/a", "x/shared/op_x/db/b", "x/taskowned/job_y/c", "shared/team/d", "y/savepoint-bbbbbb-0123456789ab/e", "y/chk-3/f"},
+			files:   []string{"x/shared/a", "x/shared/op_x/db/b", "x/taskowned/job_y/c", "shared/team/d", "y/savepoint-bbbbbb-0123456789ab/e", "y/chk-3/f"},
+			class:   "savepoint 2, shared 2, taskowned 1, outside 1",
+		},
+		{
 			name: "claimed-from-a-foreign-root", dir: "ckp/" + jobA + "/chk-5",
 			handles: []string{"other/root/" + jobB + "/shared/a"},
 			files:   []string{"other/root/" + jobB + "/shared/a"},

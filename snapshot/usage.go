@@ -245,15 +245,9 @@ func (u *usage) list(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// doubtRoot doubts roots whose snapshots lie elsewhere.
+// doubtRoot doubts a root without snapshots: a shared folder, or no place of
+// Flink's at all.
 func (u *usage) doubtRoot() {
-	for p := u.root.Path; p != ""; p = parentPath(p) {
-		switch name := baseName(p); name {
-		case sharedDir, taskOwnedDir, changelogDir:
-			u.doubt("%s: the snapshots that name files in a %s folder lie beside it", u.root, name)
-			return
-		}
-	}
 	for i := range u.out.Snapshots {
 		if u.out.Snapshots[i].Error == "" {
 			return
