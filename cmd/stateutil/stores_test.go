@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/cmd/stateutil/internal/cli"
+	"github.com/tidemark/tidemark/cmd/stateutil/internal/exit"
+	"github.com/tidemark/tidemark/internal/testdata"
+)
+
+// TestEveryStoreSaysTheSame puts the goldens into each store whose server runs
+// (testdata/servers exports the variables) and holds that ls, files, du, latest,
+// verify and cat say there what they say of the local folder.
+func TestEveryStoreSaysTheSame(t *testing.T) {
+	goldens := filepath.Join(testdata.Repo(t), "testdata", "goldens")
+	want := sayings(t, goldens)
+	require.Len(t, want["verify"], 19, "snapshots in the goldens")
+	for name, variable := range map[string]string{
+		"s3": "TIDEMARK_TEST_S3_URL", "gs": "TIDEMARK_TEST_GCS_URL", "azblob": "TIDEMARK_TEST_AZURE_URL",
+		"hdfs": "TIDEMARK_TEST_HDFS_URL", "webhdfs": "TIDEMARK_TEST_WEBHDFS",
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := os.Getenv(variable)
+			if root == "" {
+				t.Skip(variable + " is not set")
+			}
+			if name == "webhdfs" {
+				root = "webhdfs://" + root[strings.LastIndex(root, "/")+1:]
+			}
+			url := below(root, fmt.Sprintf("tmp/stateutil-test-%d", time.Now().UnixNano()))
+			load(t, url, goldens)
+			got := sayings(t, url)
+			for command := range want {
+				require.Equal(t, want[command], got[command], command)
+			}
+		})
+	}
+}
+
+// below puts a path behind a URL that may have a query.
+func below(url, path string) string {
+	url, query, ok := strings.Cut(url, "?")
+	url = strings.TrimSuffix(url, "/") + "/" + path
+	if ok {
+		url += "?" + query
+	}
+	return url
+}
+
+func load(t *testing.T, url, folder string) {
+	t.Helper()
+	ctx := t.Context()
+	store, err := blobstore.Open(ctx, url, nil)
+	require.NoError(t, err)
+	var names []string
+	require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		w, err := store.Create(ctx, filepath.ToSlash(name), nil)
+		if err != nil {
+			return err
+		}
+		defer w.Abort()
+		if _, err := io.Copy(w, f); err != nil {
+			return err
+		}
+		names = append(names, filepath.ToSlash(name))
+		return w.Commit()
+	}))
+	t.Cleanup(func() {
+		require.NoError(t, store.DeleteAll(context.WithoutCancel(ctx), names))
+		require.NoError(t, store.Close())
+	})
+}
+
+// sayings are what the commands say of the goldens at a URL, without what depends
+// on the place and the time.
+func sayings(t *testing.T, url string) map[string][]string {
+	t.Helper()
+	run := func(args ...string) []byte {
+		var out, errs bytes.Buffer
+		env := cli.Env{Out: &out, Err: &errs, Environ: []string{"HOME=" + t.TempDir()}, Now: time.Now}
+		require.Equal(t, exit.Done, cli.Run(t.Context(), args, env), "%v: %s", args, errs.String())
+		return out.Bytes()
+	}
+	decode := func(v any, args ...string) { require.NoError(t, json.Unmarshal(run(args...), v), "%v", args) }
+	said := map[string][]string{}
+	say := func(command, format string, args ...any) {
+		said[command] = append(said[command], fmt.Sprintf(format, args...))
+	}
+	base := strings.TrimSuffix(strings.SplitN(url, "?", 2)[0], "/")
+	name := func(u string) string { // what follows the root, however it is spelled
+		_, rest, ok := strings.Cut(u, base[strings.LastIndex(base, "/"):]+"/")
+		require.True(t, ok, "%s is below %s", u, base)
+		return rest
+	}
+
+	var ls struct {
+		Snapshots []struct {
+			URL, Job, Kind, Reason      string
+			FullBytes, NewSincePrevious int64
+			Usable                      bool
+		}
+	}
+	decode(&ls, "ls", "--json", url)
+	for _, s := range ls.Snapshots {
+		say("ls", "%s %s %s %d %d %t %s", name(s.URL), s.Job, s.Kind, s.FullBytes, s.NewSincePrevious, s.Usable, s.Reason)
+	}
+
+	var verify struct {
+		Snapshots []struct {
+			Snapshot       string
+			OK             bool
+			Objects, Bytes int64
+			Damage, Notes  int
+		}
+	}
+	decode(&verify, "verify", "--all", "--json", url)
+	for _, s := range verify.Snapshots {
+		say("verify", "%s %t %d %d %d %d", name(s.Snapshot), s.OK, s.Objects, s.Bytes, s.Damage, s.Notes)
+	}
+
+	var du struct {
+		Total, Referenced, Unreferenced struct{ Objects, Bytes int64 }
+	}
+	decode(&du, "du", "--json", url)
+	say("du", "%+v", du)
+
+	chain := below(url, "f120-rocksdb-chain/checkpoint/7245eaee7a8e23a71d677622f9a73deb")
+	var files struct {
+		Files []struct {
+			URL, Class string
+			Bytes      int64
+		}
+	}
+	decode(&files, "files", "--json", below(chain, "chk-6"))
+	for _, f := range files.Files {
+		say("files", "%s %s %d", name(f.URL), f.Class, f.Bytes)
+	}
+	var latest struct{ Candidates []struct{ Usable bool } }
+	decode(&latest, "latest", "--json", chain)
+	say("latest", "%d usable %t", len(latest.Candidates), latest.Candidates[len(latest.Candidates)-1].Usable)
+	say("cat", "%x", run("cat", "--offset", "100", "--length", "300", below(chain, "chk-6")))
+	say("dump", "%s", run("dump", "--hex", below(chain, "chk-6")))
+	return said
+}
