@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -212,4 +213,19 @@ func TestWrongChecksum(t *testing.T) {
 	defer r.Close()
 	_, err = io.ReadAll(r)
 	require.ErrorIs(t, err, blobstore.ErrDataCorrupt)
+}
+
+func TestNoCredentials(t *testing.T) {
+	s := openTest(t, func(http.ResponseWriter, *http.Request) { t.Error("nothing to ask for without credentials") }, "", nil)
+	s.endpoint = "https://" + s.endpoint[len("http://"):] // tokens go by TLS only
+	t.Setenv("PATH", t.TempDir())                         // no az
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := s.Stat(ctx, "x")
+	if ctx.Err() != nil {
+		t.Skip("the machine has an address for managed identities that does not answer")
+	}
+	require.ErrorIs(t, err, blobstore.ErrPermission)
+	require.ErrorContains(t, err, "AZURE_STORAGE_KEY")
+	require.NotContains(t, err.Error(), "\n")
 }

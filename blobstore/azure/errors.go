@@ -60,6 +60,8 @@ func plain(err error) error {
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
+	case strings.HasPrefix(err.Error(), "DefaultAzureCredential"):
+		return fmt.Errorf("%w: %s", blobstore.ErrPermission, noCredential)
 	case errors.As(err, &auth):
 		return fmt.Errorf("%w: Microsoft Entra ID gives no token for these credentials", blobstore.ErrPermission)
 	case errors.As(err, &answer):
@@ -86,7 +88,7 @@ func plain(err error) error {
 			return err
 		}
 	}
-	if t := err.Error(); strings.HasPrefix(t, "DefaultAzureCredential") || strings.Contains(t, "Credential: ") {
+	if strings.Contains(err.Error(), "Credential: ") {
 		return fmt.Errorf("%w: %s", blobstore.ErrPermission, noCredential)
 	}
 	if e := objectstore.Network(err); e != nil {
