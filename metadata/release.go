@@ -84,7 +84,7 @@ func VersionFor(flinkRelease string) (int32, error) {
 			return v, nil
 		}
 	}
-	return 0, fmt.Errorf("Flink %s reads no known format version: %w", r, ErrUnsupportedVersion)
+	return 0, fmt.Errorf("release %s of Flink reads no known format version: %w", r, ErrUnsupportedVersion)
 }
 
 // WrittenBy says which Flink releases write a format version: "1.16 to 1.20".

@@ -70,7 +70,6 @@ type record struct {
 	ttlMin    int64
 	ttlMax    int64
 	hasTTL    bool
-	opaque    bool
 }
 
 type stateReader struct {

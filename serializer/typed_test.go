@@ -26,6 +26,7 @@ type order struct {
 	Counts  map[string]int64 `flink:"counts"`
 	To      *address         `flink:"to"`
 	Picture []byte
+	//lint:ignore U1000 an unexported field is passed over
 	skipped int
 	Cache   string `flink:"-"`
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-
-	"github.com/tidemark/tidemark/internal/javaio"
 )
 
 // walk visits the value of t at i and returns where it ends. It and skip agree
@@ -595,25 +593,4 @@ func (d *Decoder) framedPart(t *Type, s []byte, v Visitor) error {
 		err = bad(len(s), "framed value", "ends too early")
 	}
 	return err
-}
-
-// java16 is modified UTF-8 behind a uint16 length, as UTF-8.
-func (d *Decoder) java16(b []byte, i int) (text []byte, next int, err error) {
-	if len(b)-i < 2 {
-		return nil, i, ErrShort
-	}
-	n := int(binary.BigEndian.Uint16(b[i:]))
-	i += 2
-	if len(b)-i < n {
-		return nil, i, ErrShort
-	}
-	s := b[i : i+n]
-	if ascii(s) {
-		return s, i + n, nil
-	}
-	j := javaio.String(s)
-	if !j.Valid() {
-		return nil, i, bad(i, "string", "is not modified UTF-8")
-	}
-	return d.scratch(j.Go()), i + n, nil
 }

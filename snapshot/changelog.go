@@ -85,8 +85,6 @@ type changes struct {
 	keyType *serializer.Type
 	states  map[int16]*changedState
 	metas   map[string]*changedState // by kind and name
-	merges  bool
-	problem error // the first record that could not be applied
 }
 
 // changedState is one state with its changes.

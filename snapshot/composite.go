@@ -92,29 +92,3 @@ func trimLength(b []byte, n int) ([]byte, bool) {
 		}
 	}
 }
-
-// appendComposite builds the composite key (without user key) of serialized parts.
-func appendComposite(dst []byte, prefix int, keyGroup int32, key, namespace []byte, lengths bool) []byte {
-	if prefix == 2 {
-		dst = append(dst, byte(keyGroup>>8))
-	}
-	dst = append(dst, byte(keyGroup))
-	dst = append(dst, key...)
-	if lengths {
-		dst = appendLength(dst, len(key))
-	}
-	dst = append(dst, namespace...)
-	if lengths {
-		dst = appendLength(dst, len(namespace))
-	}
-	return dst
-}
-
-func appendLength(dst []byte, n int) []byte {
-	for {
-		dst = append(dst, byte(n))
-		if n >>= 8; n == 0 {
-			return dst
-		}
-	}
-}

@@ -38,14 +38,13 @@ type explainer struct {
 	tags     tagSet
 
 	// Of the operator at hand.
-	op        *Operator
-	opIndex   int32
-	opRoles   [numRoles]Amount
-	subtasks  []int64 // bytes by subtask index, -1 for finished
-	subRoles  map[int32]*[numRoles]Amount
-	subRange  map[int32]metadata.KeyGroupRange
-	handles   map[handleKey]int64
-	operators []metadata.OperatorState
+	op       *Operator
+	opIndex  int32
+	opRoles  [numRoles]Amount
+	subtasks []int64 // bytes by subtask index, -1 for finished
+	subRoles map[int32]*[numRoles]Amount
+	subRange map[int32]metadata.KeyGroupRange
+	handles  map[handleKey]int64
 }
 
 type segmentKey struct {

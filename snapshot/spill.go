@@ -127,8 +127,6 @@ type spool struct {
 	mem   bytes.Buffer
 	file  *tempFile
 	w     nameWriter
-	last  string
-	ended bool
 }
 
 func newSpool(dir string, limit int) *spool {

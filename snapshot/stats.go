@@ -205,7 +205,6 @@ type statsWorker struct {
 	runNS    []byte
 	runRows  int64
 	runBytes int64
-	runJSON  func() string
 	runGroup int32
 }
 

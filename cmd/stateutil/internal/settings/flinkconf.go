@@ -52,13 +52,13 @@ func ReadFlinkConf(path string) (*FlinkConf, error) {
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("Flink configuration: %w", err)
+		return nil, fmt.Errorf("configuration of Flink: %w", err)
 	}
 	var kv map[string]string
 	if filepath.Base(name) == "flink-conf.yaml" {
 		kv = parseLegacy(string(b))
 	} else if kv, err = parseStandard(b); err != nil {
-		return nil, fmt.Errorf("Flink configuration %s: %w", name, err)
+		return nil, fmt.Errorf("configuration of Flink %s: %w", name, err)
 	}
 	c := &FlinkConf{File: name, Store: map[string]string{}}
 	c.CheckpointDir = first(kv, checkpointDirKeys)
