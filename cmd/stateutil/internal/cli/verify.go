@@ -19,6 +19,9 @@ import (
 type verifyOutput struct {
 	Schema    string                   `json:"schema"`
 	Snapshots []*snapshot.Verification `json:"snapshots"`
+	// Incomplete are the folders of snapshots without _metadata: in progress, failed
+	// or half deleted.
+	Incomplete []string `json:"incomplete"`
 	// Errors are snapshots and folders that could not be verified.
 	Errors []pathError   `json:"errors"`
 	Total  verifySummary `json:"total"`
@@ -119,6 +122,10 @@ func (g *global) verify(ctx context.Context, url string, o *verifyOptions) error
 		return err
 	}
 	if v.doc != nil {
+		v.doc.Array("incomplete")
+		for _, dir := range v.incomplete {
+			v.doc.Element(dir)
+		}
 		v.doc.Array("errors")
 		for _, e := range v.errors {
 			v.doc.Element(e)
@@ -148,6 +155,8 @@ type verifier struct {
 	total    verifySummary
 	errors   []pathError
 	failed   error // the first
+	// incomplete are folders without _metadata, kept for doc alone.
+	incomplete []string
 }
 
 func (v *verifier) one(ctx context.Context, loc blobstore.Location) error {
@@ -215,7 +224,9 @@ func (v *verifier) below(ctx context.Context, root blobstore.Location) error {
 		case ref.Incomplete:
 			v.total.Snapshots++
 			v.total.Incomplete++
-			if v.doc == nil {
+			if v.doc != nil {
+				v.incomplete = append(v.incomplete, ref.Dir.String())
+			} else {
 				if err := v.g.printf(v.out, "%s: %s\n", terminal.Clean(ref.Dir.String()), v.g.screen.Paint(terminal.Warn, "incomplete: no _metadata")); err != nil {
 					return err
 				}
@@ -277,10 +288,15 @@ func (g *global) findingLine(f *snapshot.Finding, metadataURL string) string {
 		fmt.Fprintf(&b, "byte %d: ", f.Offset)
 	}
 	own := f.File == metadataURL
+	detail := terminal.OneLine(g.redact(f.Detail))
 	if f.Field != "" && own {
-		b.WriteString(terminal.Clean(f.Field) + " ")
+		b.WriteString(terminal.Clean(f.Field))
+		if !strings.HasPrefix(detail, "is ") && !strings.HasPrefix(detail, "has ") {
+			b.WriteByte(':')
+		}
+		b.WriteByte(' ')
 	}
-	b.WriteString(terminal.OneLine(g.redact(f.Detail)))
+	b.WriteString(detail)
 	if f.Field != "" && !own {
 		b.WriteString("; named by " + terminal.Clean(metadataURL) + ": ")
 		if f.HandleOffset > 0 {
