@@ -45,7 +45,7 @@ var cases = []benchCase{
 	{name: "inspect-50k", data: "meta-50k", make: func(d string) error { return makeMetadata(d, 1, 1000, 50) },
 		args: func(d string) []string { return []string{"inspect", d} }},
 	{name: "files-50k", data: "meta-50k", make: func(d string) error { return makeMetadata(d, 1, 1000, 50) },
-		args: func(d string) []string { return []string{"files", "--trust", "s3://bucket", d} }},
+		args: func(d string) []string { return []string{"files", "--no-relocate", "--trust", "s3://bucket", d} }},
 	{name: "inspect-500k", data: "meta-500k", make: func(d string) error { return makeMetadata(d, 10, 1000, 50) },
 		args: func(d string) []string { return []string{"inspect", d} }},
 	{name: "inspect-500k-json", data: "meta-500k", make: func(d string) error { return makeMetadata(d, 10, 1000, 50) },

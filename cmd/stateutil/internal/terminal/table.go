@@ -108,11 +108,11 @@ const gap = 2
 func (t *Table) layout() {
 	t.width = make([]int, len(t.cols))
 	for i, c := range t.cols {
-		t.width[i] = text.StringWidth(c.Title)
+		t.width[i] = columns(c.Title)
 	}
 	for _, r := range t.rows {
 		for i, c := range r {
-			t.width[i] = max(t.width[i], text.StringWidth(c.Text))
+			t.width[i] = max(t.width[i], columns(c.Text))
 		}
 	}
 	if t.screen.Width == 0 {
@@ -137,7 +137,7 @@ func (t *Table) layout() {
 	for ; over > 0; over-- {
 		widest := -1
 		for i, c := range t.cols {
-			if c.Cut == Whole || t.width[i] <= max(c.Min, text.StringWidth(c.Title), 4) {
+			if c.Cut == Whole || t.width[i] <= max(c.Min, columns(c.Title), 4) {
 				continue
 			}
 			if widest < 0 || t.width[i] > t.width[widest] {
@@ -174,10 +174,10 @@ func (t *Table) print(row []Cell) error {
 			continue
 		}
 		s, w := row[i].Text, t.width[i]
-		n := text.StringWidth(s)
+		n := columns(s)
 		if n > w && t.screen.Width > 0 {
 			s = cut(s, w, t.cols[i].Cut)
-			n = text.StringWidth(s)
+			n = columns(s)
 		}
 		pad := max(w-n, 0)
 		if t.cols[i].Right {
@@ -218,7 +218,7 @@ func cut(s string, w int, how Cut) string {
 
 // Shorten cuts the middle out of s if it is wider than w columns.
 func Shorten(s string, w int) string {
-	if text.StringWidth(s) <= w {
+	if columns(s) <= w {
 		return s
 	}
 	return cut(s, w, Middle)
@@ -249,4 +249,15 @@ func tailColumns(s string, w int) string {
 		i++
 	}
 	return string(runes[i:])
+}
+
+// columns is how many columns of a terminal s takes. Nearly all cells are ASCII,
+// which needs no look at grapheme clusters.
+func columns(s string) int {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] > '~' {
+			return text.StringWidth(s)
+		}
+	}
+	return len(s)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func columns() []Column {
+func threeColumns() []Column {
 	return []Column{
 		{Title: "JOB", Cut: Middle, Min: 7},
 		{Title: "SIZE", Right: true},
@@ -23,7 +23,7 @@ func columns() []Column {
 
 func render(t *testing.T, screen Screen, rows ...[]Cell) string {
 	var b bytes.Buffer
-	table := NewTable(&b, screen, columns()...)
+	table := NewTable(&b, screen, threeColumns()...)
 	for _, r := range rows {
 		require.NoError(t, table.Row(r...))
 	}
@@ -67,7 +67,7 @@ func TestTableLeavesOutColumnsThatSayNothing(t *testing.T) {
 
 func TestTableStreamsAfterItsLayout(t *testing.T) {
 	var b bytes.Buffer
-	table := NewTable(&b, Screen{Width: 30}, columns()...)
+	table := NewTable(&b, Screen{Width: 30}, threeColumns()...)
 	for i := range layoutRows {
 		require.NoError(t, table.Row(C(fmt.Sprint("job", i), "1 B", "x")...))
 	}
@@ -212,4 +212,19 @@ func TestProgressShowsNothingOfShortWork(t *testing.T) {
 	var none *Progress
 	none.Update(nil)
 	none.Stop()
+}
+
+// BenchmarkTable prints rows as files does, 8 cells of ASCII each.
+func BenchmarkTable(b *testing.B) {
+	row := C("shared", "2.4 MiB", "1", "893f647bbeb32875b470d937d8c762bf", "17", "keyed shared", "000037.sst",
+		"s3://bucket/checkpoints/7245eaee7a8e23a71d677622f9a73deb/shared/007b1a81-7055-4636-b0d6-84be2a8c7e87")
+	cols := make([]Column, len(row))
+	cols[7].Cut = Middle
+	b.ReportAllocs()
+	table := NewTable(io.Discard, Screen{Width: 120}, cols...)
+	for b.Loop() {
+		if err := table.Row(row...); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
