@@ -5,6 +5,7 @@ package hdfs
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"log/slog"
@@ -47,15 +48,18 @@ func TestMain(m *testing.M) {
 }
 
 func stopClusters() {
+	if keepDir != "" {
+		return
+	}
 	for _, c := range clusters {
-		exec.Command(filepath.Join(serversDir, "stop.sh"), c.env["TIDEMARK_TEST_HDFS_PID"]).Run()
+		exec.Command(filepath.Join(serversDir, "stop.sh"), c.env["TIDEMARK_TEST_HDFS_PID"]+c.env["TIDEMARK_TEST_KDC_PID"]).Run()
 	}
 }
 
 // mainCluster serves most tests: three datanodes, each block on two of them,
 // erasure coding and encryption zones possible.
 func mainCluster(t testing.TB) *cluster {
-	return startCluster(t, nil, "--datanodes", "3", "--replication", "2", "--ec")
+	return startCluster(t, nil, "--datanodes", "3", "--replication", "2", "--ec", "--keys")
 }
 
 // haCluster has two namenodes. Its checksums cover 128 bytes each.
@@ -66,27 +70,58 @@ func haCluster(t testing.TB) *cluster {
 // startCluster starts a cluster with these flags once.
 func startCluster(t testing.TB, env []string, flags ...string) *cluster {
 	t.Helper()
+	return startServer(t, env, "start-hdfs.sh", flags...)
+}
+
+func startServer(t testing.TB, env []string, script string, flags ...string) *cluster {
+	t.Helper()
 	clustersMu.Lock()
 	defer clustersMu.Unlock()
-	key := strings.Join(flags, " ")
+	key := strings.Join(append([]string{script}, flags...), " ")
 	if c, ok := clusters[key]; ok {
 		return c
 	}
-	cmd := exec.Command(filepath.Join(serversDir, "start-hdfs.sh"), flags...)
-	cmd.Env = append(os.Environ(), env...)
-	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
-	start := time.Now()
-	require.NoError(t, cmd.Run(), "start-hdfs.sh %s: %s", key, &log)
-	t.Logf("cluster %q started in %s", key, time.Since(start).Round(time.Millisecond))
+	exports, kept := keptCluster(key)
+	if !kept {
+		cmd := exec.Command(filepath.Join(serversDir, script), flags...)
+		cmd.Env = append(os.Environ(), env...)
+		var out, log bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &log
+		start := time.Now()
+		require.NoError(t, cmd.Run(), "%s: %s", key, &log)
+		t.Logf("%q started in %s", key, time.Since(start).Round(time.Millisecond))
+		exports = out.String()
+		keepCluster(key, exports)
+	}
 	c := &cluster{env: map[string]string{}}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(exports) {
 		k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
 		require.True(t, ok, line)
 		c.env[k] = strings.ReplaceAll(v, `\`, "")
 	}
 	clusters[key] = c
 	return c
+}
+
+// With TIDEMARK_TEST_HDFS_KEEP=DIR clusters go on running and are found again there.
+var keepDir = os.Getenv("TIDEMARK_TEST_HDFS_KEEP")
+
+func keptFile(key string) string {
+	return filepath.Join(keepDir, fmt.Sprintf("%x", sha256.Sum256([]byte(key)))[:16])
+}
+
+func keptCluster(key string) (exports string, ok bool) {
+	if keepDir == "" {
+		return "", false
+	}
+	b, err := os.ReadFile(keptFile(key))
+	return string(b), err == nil
+}
+
+func keepCluster(key, exports string) {
+	if keepDir != "" {
+		os.WriteFile(keptFile(key), []byte(exports), 0o600)
+	}
 }
 
 // do gives the cluster a command; see HdfsTestServer.

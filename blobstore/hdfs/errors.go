@@ -19,17 +19,22 @@ import (
 // remoteError is an exception that a namenode or datanode answered with.
 type remoteError struct {
 	class   string // the exception's class without its package
-	message string // its first line
+	message string // without its stack trace, on one line
 }
 
 const maxMessage = 400 // bytes of a server's message that are shown
 
 func newRemoteError(class, message string) *remoteError {
 	class = class[strings.LastIndexAny(class, ".$")+1:]
-	// A message begins with its own class where Hadoop wrapped it, and has a
-	// stack trace in the lines after the first.
-	message, _, _ = strings.Cut(message, "\n")
-	message = strings.TrimSpace(message)
+	// The lines of a message up to the stack trace, if it has one.
+	var lines []string
+	for line := range strings.Lines(message[:min(len(message), 4*maxMessage)]) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "at ") {
+			break
+		}
+		lines = append(lines, line)
+	}
+	message = strings.TrimSpace(strings.Join(lines, " "))
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}

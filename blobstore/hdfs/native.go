@@ -37,7 +37,7 @@ func newNative(cfg *settings) (*native, error) {
 		n.krb = &kerberos{login: cfg.login}
 	}
 	n.rpc = newRPCClient(cfg, n.krb)
-	n.pool = &sessionPool{cfg: cfg, krb: n.krb, rpc: n.rpc}
+	n.pool = &sessionPool{cfg: cfg, krb: n.krb, rpc: n.rpc, all: map[*session]struct{}{}}
 	return n, nil
 }
 
@@ -66,13 +66,13 @@ func (n *native) remove(ctx context.Context, path string) (bool, error) {
 func (n *native) close() error {
 	n.pool.close()
 	n.rpc.close()
-	if n.krb != nil {
-		n.krb.close()
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.web != nil {
-		return n.web.close()
+		n.web.close()
+	}
+	if n.krb != nil {
+		n.krb.close()
 	}
 	return nil
 }

@@ -51,16 +51,19 @@ type reader struct {
 	body  io.ReadCloser // nil after a failure, until it is opened again
 	at    int64         // offset of the next byte
 	end   int64         // offset after the last byte
-	tries int           // without a byte between them
+	since int64         // bytes read since it was opened (again)
+	tries int           // in a row that gave less than enoughBytes
 	err   error         // of the last failure, or final
 	final bool
 }
 
 const (
-	readTries    = 4
-	readPause    = 100 * time.Millisecond
-	maxReadPause = 2 * time.Second
-	corruptTries = 2 // tell bytes that are wrong on disk from those that came wrong once
+	readTries     = 4
+	readPause     = 100 * time.Millisecond
+	maxReadPause  = 2 * time.Second
+	corruptTries  = 2 // tell bytes that are wrong on disk from those that came wrong once
+	earlyEndTries = 3 // each may cost the datanode seconds
+	enoughBytes   = 64 << 10
 )
 
 func (r *reader) Info() blobstore.Info { return r.st.info(r.name) }
@@ -76,6 +79,8 @@ func (r *reader) Read(p []byte) (int, error) {
 			return 0, nil
 		case r.ctx.Err() != nil:
 			return 0, r.stop(r.ctx.Err())
+		case r.s.closed.Load():
+			return 0, r.stop(blobstore.ErrClosed)
 		}
 		if r.body == nil {
 			if err := r.reopen(); err != nil {
@@ -84,11 +89,11 @@ func (r *reader) Read(p []byte) (int, error) {
 		}
 		n, err := r.body.Read(p[:min(int64(len(p)), r.end-r.at)])
 		r.at += int64(n)
-		if n > 0 {
+		if r.since += int64(n); r.since >= enoughBytes {
 			r.tries = 0
 		}
 		if err == io.EOF && r.at < r.end {
-			err = connectionError("%w", io.ErrUnexpectedEOF)
+			err = connectionError("%w", errEarlyEnd)
 		}
 		if err != nil && r.at < r.end {
 			r.body.Close()
@@ -104,8 +109,11 @@ func (r *reader) Read(p []byte) (int, error) {
 func (r *reader) reopen() error {
 	for pause := readPause; ; pause = min(2*pause, maxReadPause) {
 		limit := readTries
-		if errors.Is(r.err, blobstore.ErrDataCorrupt) {
+		switch {
+		case errors.Is(r.err, blobstore.ErrDataCorrupt):
 			limit = corruptTries
+		case errors.Is(r.err, errEarlyEnd):
+			limit = earlyEndTries
 		}
 		if r.tries++; !errors.Is(r.err, blobstore.ErrTemporary) && !errors.Is(r.err, blobstore.ErrDataCorrupt) || r.tries >= limit {
 			return r.err
@@ -118,7 +126,7 @@ func (r *reader) reopen() error {
 		r.s.cfg.logger.Debug("hdfs: reading goes on after a failure", "name", r.name, "offset", r.at, "error", r.err)
 		body, _, err := r.s.b.open(r.ctx, "/"+r.name, r.at, r.end-r.at, r.st.fileID)
 		if err == nil {
-			r.body = body
+			r.body, r.since = body, 0
 			return nil
 		}
 		if r.ctx.Err() != nil {

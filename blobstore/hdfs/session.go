@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,9 +25,11 @@ import (
 // reader or writer at a time, knows all its connections, and ends whatever goes on
 // in it by closing them.
 type session struct {
-	client *hdfs.Client
-	ctx    context.Context // done once the session is killed
-	cancel context.CancelFunc
+	client    *hdfs.Client
+	ctx       context.Context // done once the session is killed
+	cancel    context.CancelFunc
+	closeOnce sync.Once
+	onClose   func()
 
 	mu       sync.Mutex
 	namenode map[*limitedConn]struct{} // open connections
@@ -139,10 +143,11 @@ func (s *session) conns(set map[*limitedConn]struct{}) []*limitedConn {
 
 // close ends the session for good.
 func (s *session) close() {
-	s.kill()
-	if s.client != nil {
+	s.closeOnce.Do(func() {
+		s.kill()
 		s.client.Close()
-	}
+		s.onClose()
+	})
 }
 
 // releaseData closes the connections to datanodes and gives their buffers back.
@@ -181,7 +186,8 @@ type sessionPool struct {
 	rpc *rpcClient // knows the active namenode
 
 	mu     sync.Mutex
-	idle   []*session // the longest idle first
+	all    map[*session]struct{} // in use or idle
+	idle   []*session            // the longest idle first
 	timer  *time.Timer
 	closed bool
 }
@@ -208,7 +214,26 @@ func (p *sessionPool) get(ctx context.Context) (*session, error) {
 		go s.close()
 	}
 	p.mu.Unlock()
-	return newSession(ctx, p.cfg, p.krb, int(p.rpc.active.Load()))
+	s, err := newSession(ctx, p.cfg, p.krb, int(p.rpc.active.Load()))
+	if err != nil {
+		return nil, err
+	}
+	s.onClose = func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.all, s)
+	}
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.all[s] = struct{}{}
+	}
+	p.mu.Unlock()
+	if closed {
+		s.close()
+		return nil, blobstore.ErrClosed
+	}
+	return s, nil
 }
 
 // put gives a session back after an orderly end.
@@ -241,15 +266,17 @@ func (p *sessionPool) expire() {
 	}
 }
 
+// close ends all sessions, also those of readers and writers that nobody has ended:
+// their leases would be renewed for ever.
 func (p *sessionPool) close() {
 	p.mu.Lock()
-	idle := p.idle
-	p.idle, p.closed = nil, true
+	p.closed, p.idle = true, nil
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	all := slices.Collect(maps.Keys(p.all))
 	p.mu.Unlock()
-	for _, s := range idle {
+	for _, s := range all {
 		s.close()
 	}
 }

@@ -31,7 +31,11 @@ type web struct {
 	krb    *kerberos // nil: user.name or a delegation token
 	http   *http.Client
 	active atomic.Int32 // index in cfg.web
-	paged  atomic.Bool  // false once the server is known not to page listings
+
+	uploads    context.Context // done when the store is closed
+	endUploads context.CancelFunc
+
+	paged atomic.Bool // false once the server is known not to page listings
 
 	mu      sync.Mutex
 	cookies map[string]string    // hadoop.auth by namenode; replaces SPNEGO until it expires
@@ -41,13 +45,26 @@ type web struct {
 func newWeb(cfg *settings, krb *kerberos) (*web, error) {
 	w := &web{cfg: cfg, krb: krb, cookies: map[string]string{}, dead: map[string]time.Time{}}
 	w.paged.Store(true)
+	w.uploads, w.endUploads = context.WithCancel(context.Background())
+	namenodes := map[string]bool{}
+	for _, base := range cfg.web {
+		u, err := url.Parse(base)
+		if err != nil {
+			return nil, err
+		}
+		namenodes[u.Host] = true
+	}
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			c, err := cfg.dial(ctx, addr)
 			if err != nil {
 				return nil, err
 			}
-			return &limitedConn{Conn: c, limit: cfg.dataTimeout}, nil
+			limit := cfg.dataTimeout
+			if namenodes[addr] {
+				limit = cfg.rpcTimeout
+			}
+			return &limitedConn{Conn: c, limit: limit}, nil
 		},
 		TLSHandshakeTimeout: cfg.connectTimeout,
 		MaxIdleConnsPerHost: 16,
@@ -82,6 +99,10 @@ func (w *web) capabilities() blobstore.Capabilities {
 }
 
 func (w *web) close() error {
+	w.endUploads()
+	if w.krb != nil {
+		w.krb.close()
+	}
 	w.http.CloseIdleConnections()
 	return nil
 }
@@ -152,11 +173,7 @@ func (w *web) once(ctx context.Context, base, method, path, op string, params ur
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		var remote *remoteError
-		if errors.As(err, &remote) {
-			return err
-		}
-		return connectionError("%s: %w", req.URL.Host, err)
+		return fmt.Errorf("%s: %w", req.URL.Host, err)
 	}
 	return nil
 }
@@ -404,6 +421,9 @@ func (w *web) location(ctx context.Context, method, path, op string, q url.Value
 	return location, nil
 }
 
+// webTries is how often a read is begun: the namenode may name a dead datanode again.
+const webTries = 6
+
 func (w *web) open(ctx context.Context, path string, offset, length int64, fileID uint64) (io.ReadCloser, status, error) {
 	until := time.Now().Add(w.cfg.retryFor)
 	for failures := 0; ; {
@@ -439,7 +459,10 @@ func (w *web) open(ctx context.Context, path string, offset, length int64, fileI
 				continue
 			}
 		}
-		if failures++; failures >= dataTries || !isTransport(err) {
+		if failures++; failures >= webTries || !isTransport(err) {
+			return nil, st, err
+		}
+		if err := sleep(ctx, firstPause<<failures); err != nil {
 			return nil, st, err
 		}
 	}
@@ -492,8 +515,15 @@ func (b *webBody) Read(p []byte) (int, error) {
 	case b.ctx.Err() != nil:
 		return n, b.ctx.Err()
 	}
-	return n, connectionError("%s: %w", b.host, noEOF(err))
+	if err = noEOF(err); errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errEarlyEnd
+	}
+	return n, connectionError("%s: %w", b.host, err)
 }
+
+// errEarlyEnd is all that a datanode says of a corrupt block, or of one whose
+// datanodes are dead.
+var errEarlyEnd = errors.New("the data ends early: the connection broke, or the block is corrupt or missing")
 
 func (b *webBody) Close() error { return b.body.Close() }
 
@@ -510,7 +540,7 @@ func (w *web) create(ctx context.Context, path string, _ status) (upload, error)
 		return nil, err
 	}
 	// Not of ctx: an upload that is cancelled is brought to an orderly end, see discard.
-	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	detached, cancel := context.WithCancel(w.uploads)
 	pr, pw := io.Pipe()
 	req, err := http.NewRequestWithContext(detached, http.MethodPut, location, pr)
 	if err != nil {
@@ -611,6 +641,9 @@ func (u *webUpload) discard() {
 	}
 	u.cancel()
 	<-u.done
+	if u.w.uploads.Err() != nil { // the store is closed: the file is left behind
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), abortTime)
 	defer cancel()
 	for pause, n := 20*time.Millisecond, 0; n < discardPauses; pause, n = 2*pause, n+1 {

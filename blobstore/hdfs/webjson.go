@@ -21,13 +21,13 @@ type webFileStatus struct {
 	Type             string `json:"type"` // FILE, DIRECTORY, SYMLINK
 	Length           int64  `json:"length"`
 	ModificationTime int64  `json:"modificationTime"` // ms
-	FileID           uint64 `json:"fileId"`
+	FileID           int64  `json:"fileId"`           // -1 for what is no file, below /.reserved
 	ECBit            bool   `json:"ecBit"`
 	EncBit           bool   `json:"encBit"`
 }
 
 func (f webFileStatus) status() (status, error) {
-	s := status{name: f.PathSuffix, size: f.Length, modMillis: f.ModificationTime, fileID: f.FileID, erasureCode: f.ECBit, encrypted: f.EncBit}
+	s := status{name: f.PathSuffix, size: f.Length, modMillis: f.ModificationTime, fileID: uint64(max(0, f.FileID)), erasureCode: f.ECBit, encrypted: f.EncBit}
 	switch f.Type {
 	case "DIRECTORY":
 		s.dir = true
@@ -47,7 +47,7 @@ func (f webFileStatus) status() (status, error) {
 func decodeWeb(r io.Reader, limit int64, v any) error {
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return err
+		return connectionError("%w", err)
 	}
 	if int64(len(b)) > limit {
 		return fmt.Errorf("an answer of more than %d bytes", limit)

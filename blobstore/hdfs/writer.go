@@ -47,6 +47,7 @@ type writer struct {
 	written int64
 	until   time.Time     // no more restarts after it
 	pause   time.Duration // before the next restart
+	lost    int           // temporary files that were taken away
 	err     error         // final
 	done    bool          // committed, or aborted
 }
@@ -55,6 +56,7 @@ const (
 	restartPause    = 200 * time.Millisecond
 	maxRestartPause = 3 * time.Second
 	abortTime       = 10 * time.Second
+	lostTries       = 3
 )
 
 // start begins a temporary file.
@@ -96,6 +98,8 @@ func (w *writer) check() error {
 		return w.err
 	case w.done:
 		return blobstore.ErrClosed
+	case w.s.closed.Load():
+		return w.giveUp(blobstore.ErrClosed)
 	case w.ctx.Err() != nil:
 		return w.giveUp(w.ctx.Err())
 	}
@@ -121,6 +125,9 @@ func (w *writer) drop() error {
 	}
 	temp := w.temp
 	w.temp = ""
+	if w.s.closed.Load() {
+		return nil // it is left behind
+	}
 	return w.s.removeTemp(w.ctx, temp)
 }
 
@@ -151,7 +158,9 @@ func (w *writer) restart(cause error) error {
 		switch {
 		case w.ctx.Err() != nil:
 			return w.ctx.Err()
-		case !errors.Is(cause, blobstore.ErrTemporary):
+		case w.s.closed.Load():
+			return blobstore.ErrClosed
+		case !w.worthRestart(cause):
 			return cause
 		case w.replay.lost:
 			return fmt.Errorf("%w (%d bytes were written, more than is kept for another try)", cause, w.written)
@@ -175,6 +184,23 @@ func (w *writer) restart(cause error) error {
 		}
 		cause = err
 	}
+}
+
+// worthRestart says whether an error may not come again with another file. Besides
+// what is temporary that is what a namenode says when the file or its lease has
+// been taken away, in many words and few classes; that is tried a few times.
+func (w *writer) worthRestart(err error) bool {
+	var remote *remoteError
+	switch {
+	case isClass(err, "SafeModeException"):
+		return tryOther(err)
+	case errors.Is(err, blobstore.ErrTemporary):
+		return true
+	case errors.As(err, &remote) && (exceptions[remote.class] == nil || remote.class == "FileNotFoundException"):
+		w.lost++
+		return w.lost <= lostTries
+	}
+	return false
 }
 
 func (w *writer) Commit() error {
@@ -229,7 +255,7 @@ func (s *store) publish(ctx context.Context, temp, to string, st status, overwri
 	switch {
 	case serr == nil && there.fileID == st.fileID && st.fileID != 0:
 		return nil
-	case serr == nil && there.dir && (overwrite || errors.Is(err, blobstore.ErrExist)):
+	case serr == nil && there.dir && (errors.Is(err, blobstore.ErrExist) || isClass(err, "IOException")): // "must both be directories"
 		return blobstore.ErrIsDirectory
 	}
 	return err
