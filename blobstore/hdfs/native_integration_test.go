@@ -298,7 +298,9 @@ func TestFailover(t *testing.T) {
 	}
 	both(t, func(t *testing.T, scheme string) {
 		c.do(t, "failover 0")
-		s, dir := c.openRoot(t, scheme), c.newDir(t)
+		// A namenode that is stopped in the middle of a WebHDFS request waits until the
+		// client has had enough.
+		s, dir := c.openRoot(t, scheme, "dfs.client.socket-timeout", "3000", "ipc.client.rpc-timeout.ms", "3000"), c.newDir(t)
 		for _, step := range steps {
 			t.Run(step.name, func(t *testing.T) {
 				var stop atomic.Bool
@@ -333,7 +335,9 @@ func TestFailover(t *testing.T) {
 				}
 				time.Sleep(500 * time.Millisecond)
 				for _, cmd := range step.commands {
+					start := time.Now()
 					c.do(t, "%s", cmd)
+					t.Logf("%s took %s", cmd, time.Since(start).Round(time.Millisecond))
 					time.Sleep(time.Second)
 				}
 				_, err = w.Write([]byte("after"))

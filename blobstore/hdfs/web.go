@@ -134,8 +134,8 @@ func (w *web) namenode(ctx context.Context, method, path, op string, params url.
 			w.active.Store(int32(tries.index))
 			return nil
 		}
-		// A standby namenode answers CREATE with this instead of StandbyException.
-		if op == "CREATE" && isClass(err, "UnknownHostException") {
+		// A standby namenode answers CREATE so instead of with StandbyException.
+		if op == "CREATE" && isClass(err, "UnknownHostException", "IllegalArgumentException") && strings.Contains(err.Error(), "UnknownHostException") {
 			err = &transportError{err}
 		}
 		if !tries.failed(err) {
@@ -459,7 +459,7 @@ func (w *web) open(ctx context.Context, path string, offset, length int64, fileI
 				continue
 			}
 		}
-		if failures++; failures >= webTries || !isTransport(err) {
+		if failures++; failures >= webTries || !tryOther(err) {
 			return nil, st, err
 		}
 		if err := sleep(ctx, firstPause<<failures); err != nil {
