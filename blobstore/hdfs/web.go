@@ -31,6 +31,7 @@ type web struct {
 	krb    *kerberos // nil: user.name or a delegation token
 	http   *http.Client
 	active atomic.Int32 // index in cfg.web
+	spoke  atomic.Bool  // a namenode has answered
 
 	uploads    context.Context // done when the store is closed
 	endUploads context.CancelFunc
@@ -132,7 +133,13 @@ func (w *web) namenode(ctx context.Context, method, path, op string, params url.
 		err := w.once(ctx, w.cfg.web[tries.index], method, path, op, params, decode)
 		if err == nil {
 			w.active.Store(int32(tries.index))
+			w.spoke.Store(true)
 			return nil
+		}
+		// So answers a namenode that is just being stopped; or something else that has
+		// never been one.
+		if errors.Is(err, errNoWebHDFS) && w.spoke.Load() {
+			err = &transportError{err}
 		}
 		// A standby namenode answers CREATE so instead of with StandbyException.
 		if op == "CREATE" && isClass(err, "UnknownHostException", "IllegalArgumentException") && strings.Contains(err.Error(), "UnknownHostException") {
@@ -198,6 +205,8 @@ func (w *web) do(req *http.Request) (*http.Response, error) {
 	return nil, connectionError("%s: %w", req.URL.Host, err)
 }
 
+var errNoWebHDFS = errors.New("is this WebHDFS?")
+
 // drain reads what is left of a small answer, so that the connection serves again.
 func drain(resp *http.Response) {
 	io.CopyN(io.Discard, resp.Body, maxWebAnswer)
@@ -222,7 +231,7 @@ func webError(resp *http.Response) error {
 	case http.StatusForbidden:
 		return fmt.Errorf("%w: %w", err, blobstore.ErrPermission)
 	case http.StatusNotFound:
-		return fmt.Errorf("%w: is this WebHDFS?", err)
+		return fmt.Errorf("%w: %w", err, errNoWebHDFS)
 	}
 	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
 		return &transportError{err}
