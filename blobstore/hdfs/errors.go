@@ -26,6 +26,9 @@ const maxMessage = 400 // bytes of a server's message that are shown
 
 func newRemoteError(class, message string) *remoteError {
 	class = class[strings.LastIndexAny(class, ".$")+1:]
+	if len(class) > 100 || strings.Trim(class, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+		class = "exception without a Java name"
+	}
 	// The lines of a message up to the stack trace, if it has one.
 	var lines []string
 	for line := range strings.Lines(message[:min(len(message), 4*maxMessage)]) {

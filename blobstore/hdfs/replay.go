@@ -18,7 +18,7 @@ type replay struct {
 }
 
 // replayMemory is how much is kept in memory before a local file is made.
-const replayMemory = 4 << 20
+const replayMemory = 1 << 20
 
 func (r *replay) add(p []byte) {
 	if r.lost {
