@@ -795,7 +795,7 @@ var keyGuesses = []string{"long", "int", "string", "short", "byte", "boolean", "
 // to the key group of its record. Of types that all fit (a string and a tuple of
 // one string have the same bytes and hash) the first is taken; nil if none does.
 func guessKeyType(c *changes, sample []sampleRecord) *serializer.Type {
-	if len(sample) < 2 {
+	if len(sample) == 0 {
 		return nil
 	}
 	for _, words := range keyGuesses {
