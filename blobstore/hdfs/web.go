@@ -620,6 +620,9 @@ func (u *webUpload) finish() error {
 	<-u.done
 	stop()
 	u.cancel()
+	if u.err != nil {
+		u.sweep()
+	}
 	if u.ctx.Err() != nil {
 		return u.ctx.Err()
 	}
@@ -627,35 +630,38 @@ func (u *webUpload) finish() error {
 }
 
 const (
-	discardTime   = 500 * time.Millisecond
-	discardPauses = 4
+	discardTime = 500 * time.Millisecond
+	sweeps      = 4
 )
 
 // discard ends the upload as if it were complete, and the caller removes the file.
 // Breaking it off has the same effect, since the datanode then closes the file as
-// it is; but nobody can say when, and whether it had made it at all: so the file
-// may come into being after it was removed. Where an orderly end does not come
-// soon, it is removed some times.
+// it is; but nobody can say when.
 func (u *webUpload) discard() {
-	defer u.cancel()
 	u.pipe.Close()
 	t := time.NewTimer(discardTime)
 	defer t.Stop()
 	select {
 	case <-u.done:
-		if !isTransport(u.err) && !errors.Is(u.err, context.Canceled) {
-			return
-		}
 	case <-t.C:
 	}
 	u.cancel()
 	<-u.done
-	if u.w.uploads.Err() != nil { // the store is closed: the file is left behind
+	if u.err != nil {
+		u.sweep()
+	}
+}
+
+// sweep removes the file of an upload that broke, some times: the datanode may
+// make it a moment after it was removed.
+func (u *webUpload) sweep() {
+	broken := isTransport(u.err) || errors.Is(u.err, context.Canceled)
+	if !broken || u.w.uploads.Err() != nil { // or the store is closed: it is left behind
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), abortTime)
 	defer cancel()
-	for pause, n := 20*time.Millisecond, 0; n < discardPauses; pause, n = 2*pause, n+1 {
+	for pause, n := 20*time.Millisecond, 0; n < sweeps; pause, n = 2*pause, n+1 {
 		if there, err := u.w.remove(ctx, u.path); there || err != nil || sleep(ctx, pause) != nil {
 			return
 		}

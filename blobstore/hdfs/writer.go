@@ -47,7 +47,7 @@ type writer struct {
 	written int64
 	until   time.Time     // no more restarts after it
 	pause   time.Duration // before the next restart
-	lost    int           // temporary files that were taken away
+	lost    int           // times that a namenode refused to go on
 	err     error         // final
 	done    bool          // committed, or aborted
 }
@@ -187,20 +187,25 @@ func (w *writer) restart(cause error) error {
 }
 
 // worthRestart says whether an error may not come again with another file. Besides
-// what is temporary that is what a namenode says when the file or its lease has
-// been taken away, in many words and few classes; that is tried a few times.
+// what is temporary that is what a namenode says when the lease has been taken
+// away, in many words and few classes; that is tried a few times. If the file
+// itself has been removed, by gc as it seems, nobody wants the object.
 func (w *writer) worthRestart(err error) bool {
 	var remote *remoteError
-	switch {
-	case isClass(err, "SafeModeException"):
-		return tryOther(err)
-	case errors.Is(err, blobstore.ErrTemporary):
-		return true
-	case errors.As(err, &remote) && (exceptions[remote.class] == nil || remote.class == "FileNotFoundException"):
-		w.lost++
-		return w.lost <= lostTries
+	if !errors.As(err, &remote) {
+		return errors.Is(err, blobstore.ErrTemporary)
 	}
-	return false
+	if remote.class == "SafeModeException" || remote.class == "StandbyException" {
+		return tryOther(err)
+	}
+	if _, serr := w.s.b.stat(w.ctx, w.temp); errors.Is(serr, blobstore.ErrNotExist) {
+		return false
+	}
+	if errors.Is(err, blobstore.ErrTemporary) {
+		return true
+	}
+	w.lost++
+	return exceptions[remote.class] == nil && w.lost <= lostTries
 }
 
 func (w *writer) Commit() error {
