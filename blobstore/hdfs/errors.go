@@ -146,6 +146,8 @@ func tryOther(err error) bool {
 			return true
 		case "SafeModeException": // at start it ends by itself
 			return !strings.Contains(e.message, "turned on manually")
+		case "IOException": // a namenode that became active and has not heard of its datanodes
+			return strings.HasPrefix(e.message, "Failed to find datanode")
 		}
 		return false
 	}
