@@ -4,7 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=testdata/servers
-log=$(mktemp)
 
 if ! PATH=$PATH:/usr/sbin:/sbin command -v krb5kdc kadmin.local kinit >/dev/null; then
   packages="krb5-kdc krb5-admin-server krb5-user"
@@ -19,14 +18,7 @@ if ! PATH=$PATH:/usr/sbin:/sbin command -v krb5kdc kadmin.local kinit >/dev/null
 fi
 
 # The tests start their clusters (plain, HA, Kerberos, TLS) and stop them.
-# What fails is tried once more, alone and on clusters of its own: a failover keeps
-# the time of a real cluster, and a busy machine can be later than it waits for.
-if ! go test -tags integration -count=1 -timeout 30m "$@" ./blobstore/hdfs/... -rapid.checks=30 | tee "$log"; then
-  failed=$(sed -nE 's/^--- FAIL: (Test[A-Za-z0-9_]+).*/\1/p' "$log" | sort -u | paste -sd'|')
-  [ -n "$failed" ] || exit 1
-  echo "once more: $failed"
-  go test -tags integration -count=1 -timeout 30m "$@" -run "^($failed)\$" ./blobstore/hdfs -rapid.checks=30
-fi
+go test -tags integration -count=1 -timeout 30m "$@" ./blobstore/hdfs/... -rapid.checks=30
 
 out=$("$here/start-hdfs.sh")
 eval "$out"
