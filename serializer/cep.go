@@ -269,3 +269,12 @@ var (
 	typeTransaction  = &Type{Kind: KindRecord}
 	typeTransactions = &Type{Kind: KindList, Args: []*Type{typeTransaction}}
 )
+
+// StreamRecord is, of the type of stream elements, that of the records in them;
+// nil of any other type.
+func (t *Type) StreamRecord() *Type {
+	if t.enc != encStreamElement || len(t.Args) != 1 {
+		return nil
+	}
+	return t.Args[0]
+}

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"strconv"
 
@@ -84,6 +85,8 @@ type Records struct {
 	err error
 	rec []byte
 	at  int64
+	// short: the payload ended inside a record.
+	short bool
 }
 
 // NewRecords reads records from r.
@@ -116,6 +119,7 @@ func (s *Records) Next() bool {
 }
 
 func (s *Records) fail(err error) bool {
+	s.short = errors.Is(err, errShort)
 	s.err = readFailed("", s.at, "record", err)
 	return false
 }
@@ -125,6 +129,10 @@ func (s *Records) Record() []byte { return s.rec }
 
 // Rest is the number of payload bytes of a record that did not end.
 func (s *Records) Rest() int { return len(s.w.buffered()) }
+
+// Short reports whether the payload ended inside a record, and nothing else was
+// wrong with it.
+func (s *Records) Short() bool { return s.short }
 
 // Err is what ended the records: nil at a whole record's end; damage if the
 // payload ends inside one.

@@ -32,15 +32,16 @@ func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 // documents are the JSON documents of the commands.
 var documents = map[string]any{
-	"ls":      lsOutput{},
-	"inspect": inspectOutput{},
-	"files":   filesOutput{},
-	"du":      duOutput{},
-	"latest":  latestOutput{},
-	"verify":  verifyOutput{},
-	"cat":     catOutput{},
-	"dump":    dumpOutput{},
-	"states":  statesOutput{},
+	"ls":       lsOutput{},
+	"inspect":  inspectOutput{},
+	"files":    filesOutput{},
+	"du":       duOutput{},
+	"latest":   latestOutput{},
+	"verify":   verifyOutput{},
+	"cat":      catOutput{},
+	"dump":     dumpOutput{},
+	"states":   statesOutput{},
+	"channels": channelsOutput{},
 }
 
 // withoutDocument are the commands that print no data about snapshots.

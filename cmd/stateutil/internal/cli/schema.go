@@ -3,13 +3,14 @@ package cli
 // The schemas of the JSON documents. A number rises only if a member changes its
 // meaning or goes; new members do not count.
 const (
-	schemaLs      = "stateutil.ls/1"
-	schemaInspect = "stateutil.inspect/1"
-	schemaFiles   = "stateutil.files/1"
-	schemaDu      = "stateutil.du/1"
-	schemaLatest  = "stateutil.latest/1"
-	schemaVerify  = "stateutil.verify/1"
-	schemaCat     = "stateutil.cat/1"
-	schemaDump    = "stateutil.dump/1"
-	schemaStates  = "stateutil.states/1"
+	schemaLs       = "stateutil.ls/1"
+	schemaInspect  = "stateutil.inspect/1"
+	schemaFiles    = "stateutil.files/1"
+	schemaDu       = "stateutil.du/1"
+	schemaLatest   = "stateutil.latest/1"
+	schemaVerify   = "stateutil.verify/1"
+	schemaCat      = "stateutil.cat/1"
+	schemaDump     = "stateutil.dump/1"
+	schemaStates   = "stateutil.states/1"
+	schemaChannels = "stateutil.channels/1"
 )
