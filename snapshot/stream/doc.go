@@ -1,4 +1,4 @@
-// Package stream reads the bytes behind the state handles of a snapshot: the
+// Package stream reads and writes the bytes behind the state handles of a snapshot: the
 // framing of canonical and heap keyed state, operator state, timers in raw keyed
 // state, changelog files and channel state.
 //
@@ -7,6 +7,9 @@
 // a Skipper. Readers stream: they hold one window of the file, as large as its
 // largest entry, and give out slices of it that are valid until the next call.
 // None is for concurrent use; any number may read one file side by side.
+//
+// KeyedWriter and OperatorWriter write what Canonical, Heap and Operator read: the
+// bytes of a real Flink, for the same entries in the same order.
 //
 // Damage is a *damage.Error with the name given by the caller and the offset in
 // the stream. Inside a compressed region an offset counts decoded bytes from the
