@@ -42,6 +42,17 @@ func (d *Decoder) AppendJSON(dst, b []byte) (out []byte, n int, err error) {
 // could not be read, and the class of the first such part.
 func (d *Decoder) Undecoded() (class string, ok bool) { return d.json.class, d.json.opaque }
 
+// JSON is a Visitor that writes what it is given as AppendJSON does, for a visitor
+// of columns that wants a part of a value as text. The zero JSON is ready for a
+// value; Reset makes it so again.
+type JSON struct{ jsonVisitor }
+
+// Reset forgets what was written.
+func (j *JSON) Reset() { j.begin(j.dst[:0]) }
+
+// Result is the JSON so far, valid until the next call.
+func (j *JSON) Result() []byte { return j.dst }
+
 // jsonVisitor writes JSON.
 type jsonVisitor struct {
 	opaque bool   // a part could not be read

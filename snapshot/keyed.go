@@ -99,6 +99,9 @@ func (f *keyedFile) addState(ks *keyedState, m *serializer.StateMeta) {
 		shown = ks.elem
 	}
 	ks.state = f.sc.cat.add(f.op, m.Name, kind, ks.key, ks.namespace, ks.userKey, shown, m.TTL())
+	if kind == StateList {
+		f.sc.cat.element(ks.state, ks.elem)
+	}
 	ks.wanted = f.sc.opts.State == nil || f.sc.opts.State(ks.state)
 }
 

@@ -49,6 +49,132 @@ const (
 	blocksAhead = 32
 )
 
+// Collector gathers rows into pieces of work, such as a block of text or a batch of
+// columns. It belongs to one goroutine.
+type Collector[T any] interface {
+	// Add takes a row, and reports whether the piece is large enough. An error ends
+	// the scan.
+	Add(r *StateRow) (full bool, err error)
+	// Take gives the piece away; false if there is nothing in it.
+	Take() (piece T, some bool)
+}
+
+// Collect reads all selected rows on Workers goroutines, each with a collector of
+// its own, and gives the pieces to write: in the order of the rows, or, with
+// ScanOptions.Unordered, as they come. write is called by one goroutine; what it
+// gets is its own.
+//
+// Memory is that of Scan and, for each worker, at most 32 pieces that wait for
+// their turn.
+func Collect[T any](ctx context.Context, s *Snapshot, opts *ScanOptions, collector func(worker int) Collector[T], write func(T) error) error {
+	sc := newScan(s, opts)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	type task struct {
+		unit *unit
+		out  chan T
+	}
+	tasks := make(chan task)
+	turns := make(chan chan T, 2*sc.opts.Workers)
+	var common chan T // of all units, where their order does not matter
+	if sc.opts.Unordered {
+		common = make(chan T, 2*sc.opts.Workers)
+		turns <- common
+		close(turns)
+	}
+	var workers, feeder sync.WaitGroup
+	for i := range sc.opts.Workers {
+		workers.Go(func() {
+			c := collector(i)
+			w := &worker{scan: sc}
+			for t := range tasks {
+				send := func() error {
+					piece, some := c.Take()
+					if !some {
+						return nil
+					}
+					select {
+					case t.out <- piece:
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				w.emit = func(r *StateRow) error {
+					if full, err := c.Add(r); err != nil || !full {
+						return err
+					}
+					return send()
+				}
+				err := w.do(ctx, t.unit)
+				if err == nil {
+					err = send()
+				}
+				if common == nil {
+					close(t.out)
+				}
+				if err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	feeder.Go(func() {
+		if common == nil {
+			defer close(turns)
+		}
+		defer close(tasks)
+		for u, err := range sc.units(ctx) {
+			if err != nil {
+				cancel(err)
+				return
+			}
+			t := task{unit: u, out: common}
+			if common == nil {
+				t.out = make(chan T, blocksAhead)
+				select {
+				case turns <- t.out:
+				case <-ctx.Done():
+					return
+				}
+			}
+			select {
+			case tasks <- t:
+			case <-ctx.Done():
+				if common == nil {
+					close(t.out)
+				}
+				return
+			}
+		}
+	})
+	if common != nil {
+		go func() {
+			feeder.Wait()
+			workers.Wait()
+			close(common)
+		}()
+	}
+	var werr error
+	for out := range turns {
+		for piece := range out {
+			if werr == nil && ctx.Err() == nil {
+				if werr = write(piece); werr != nil {
+					cancel(werr)
+				}
+			}
+		}
+	}
+	feeder.Wait()
+	workers.Wait()
+	if werr != nil {
+		return werr
+	}
+	return context.Cause(ctx)
+}
+
 // Blocks encodes all selected rows on Workers goroutines and gives the encoded
 // blocks, each of some whole rows, to write: in the order of the rows, or, with
 // ScanOptions.Unordered, as they come. write is called by one goroutine and must
@@ -57,87 +183,37 @@ const (
 // Memory is that of Scan and, for each worker, at most 8 MiB of encoded rows (or
 // one row, if that is larger) which wait for their turn.
 func Blocks(ctx context.Context, s *Snapshot, opts *ScanOptions, encoder func(worker int) Encoder, write func([]byte) error) error {
-	sc := newScan(s, opts)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
-	type task struct {
-		unit *unit
-		out  chan []byte
-	}
-	pool := sync.Pool{New: func() any { b := make([]byte, 0, blockBytes+blockBytes/4); return &b }}
-	tasks := make(chan task)
-	turns := make(chan chan []byte, 2*sc.opts.Workers)
-	var wg sync.WaitGroup
-	for i := range sc.opts.Workers {
-		wg.Go(func() {
-			enc := encoder(i)
-			w := &worker{scan: sc}
-			for t := range tasks {
-				block := (*pool.Get().(*[]byte))[:0]
-				send := func() error {
-					select {
-					case t.out <- block:
-						block = (*pool.Get().(*[]byte))[:0]
-						return nil
-					case <-ctx.Done():
-						return context.Cause(ctx)
-					}
-				}
-				w.emit = func(r *StateRow) (err error) {
-					if block, err = enc.Append(block, r); err != nil || len(block) < blockBytes {
-						return err
-					}
-					return send()
-				}
-				err := w.do(ctx, t.unit)
-				if err == nil && len(block) > 0 {
-					err = send()
-				}
-				close(t.out)
-				if err != nil {
-					cancel(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Go(func() {
-		defer close(turns)
-		defer close(tasks)
-		for u, err := range sc.units(ctx) {
-			if err != nil {
-				cancel(err)
-				return
-			}
-			t := task{unit: u, out: make(chan []byte, blocksAhead)}
-			select {
-			case turns <- t.out:
-			case <-ctx.Done():
-				return
-			}
-			select {
-			case tasks <- t:
-			case <-ctx.Done():
-				close(t.out)
-				return
-			}
-		}
+	pool := &sync.Pool{New: func() any { b := make([]byte, 0, blockBytes+blockBytes/4); return &b }}
+	return Collect(ctx, s, opts, func(i int) Collector[*[]byte] {
+		return &blockCollector{enc: encoder(i), pool: pool}
+	}, func(b *[]byte) error {
+		err := write(*b)
+		pool.Put(b)
+		return err
 	})
-	var werr error
-	for out := range turns {
-		for b := range out {
-			if werr == nil && ctx.Err() == nil {
-				if werr = write(b); werr != nil {
-					cancel(werr)
-				}
-			}
-			pool.Put(&b)
-		}
+}
+
+// blockCollector gathers encoded rows.
+type blockCollector struct {
+	enc   Encoder
+	pool  *sync.Pool
+	block *[]byte
+}
+
+func (c *blockCollector) Add(r *StateRow) (full bool, err error) {
+	if c.block == nil {
+		c.block = c.pool.Get().(*[]byte)
+		*c.block = (*c.block)[:0]
 	}
-	wg.Wait()
-	if werr != nil {
-		return werr
+	*c.block, err = c.enc.Append(*c.block, r)
+	return len(*c.block) >= blockBytes, err
+}
+
+func (c *blockCollector) Take() (*[]byte, bool) {
+	b := c.block
+	if b == nil || len(*b) == 0 {
+		return nil, false
 	}
-	return context.Cause(ctx)
+	c.block = nil
+	return b, true
 }

@@ -66,6 +66,8 @@ type State struct {
 	// none or it is not known. Value is what a row's value is: the list of a list
 	// state, one value of a map state.
 	Key, Namespace, UserKey, Value *serializer.Type
+	// Element is the type of a list's elements, of keyed and of operator lists.
+	Element *serializer.Type
 	// TTL: values carry the time of their last access.
 	TTL bool
 	// Variants is how many more declarations differ from these types in other
@@ -117,9 +119,24 @@ func (c *catalog) add(op *StateOperator, name string, kind StateKind, key, ns, u
 		return s
 	}
 	s := &State{Operator: op, Name: name, Kind: kind, Key: key, Namespace: ns, UserKey: userKey, Value: value, TTL: ttl, order: len(c.states)}
+	switch {
+	case kind == StateList && value != nil && value.Kind == serializer.KindList:
+		s.Element = value.Elem()
+	case kind == StateOperatorList || kind == StateUnion || kind == StateSinkWriter || kind == StateCommittables:
+		s.Element = value
+	}
 	s.jsonHead = appendRowHead(nil, s)
 	c.states[k] = s
 	return s
+}
+
+// element sets the type of a list's elements, where Value does not tell it.
+func (c *catalog) element(s *State, elem *serializer.Type) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if elem != nil && words(s.Element) != words(elem) && s.Variants == 0 {
+		s.Element = elem // its first handle: rows are not read yet
+	}
 }
 
 func words(t *serializer.Type) string {
