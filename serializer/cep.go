@@ -25,26 +25,18 @@ func readDewey(s *snapReader, t *Type) {
 }
 
 func readNodeID(s *snapReader, t *Type) {
-	s.outer(t, "node id serializer snapshot")
-	if s.stop() {
+	args, ok := s.parts(t, "node id serializer snapshot", 1)
+	if !ok {
 		return
 	}
-	t.Args = s.nested(1)
-	if s.incomplete(t) {
-		return
-	}
+	t.Args = args
 	t.Kind, t.enc = KindRecord, encNodeID
 	t.Fields = []Field{{Name: "event", Type: t.Args[0]}, {Name: "page", Type: typeString}}
 }
 
 func readLockable(s *snapReader, t *Type) {
-	s.outer(t, "lockable serializer snapshot")
-	if s.stop() {
-		return
-	}
-	args := s.nested(1)
-	if s.incomplete(t) {
-		t.Args = args
+	args, ok := s.parts(t, "lockable serializer snapshot", 1)
+	if !ok {
 		return
 	}
 	t.Kind, t.enc = KindRecord, encTuple
@@ -52,27 +44,18 @@ func readLockable(s *snapReader, t *Type) {
 }
 
 func readSharedNode(s *snapReader, t *Type) {
-	s.outer(t, "shared buffer node serializer snapshot")
-	if s.stop() {
+	args, ok := s.parts(t, "shared buffer node serializer snapshot", 1)
+	if !ok {
 		return
 	}
-	t.Args = s.nested(1)
-	if s.incomplete(t) {
-		return
-	}
-	edge := &Type{Kind: KindRecord, enc: encTuple, Fields: []Field{{Name: "references", Type: typeInt}, {Name: "edge", Type: t.Args[0]}}}
+	edge := &Type{Kind: KindRecord, enc: encTuple, Fields: []Field{{Name: "references", Type: typeInt}, {Name: "edge", Type: args[0]}}}
 	t.Args = []*Type{edge.finish()}
 	t.Kind, t.enc = KindList, encList // as the element of a list
 }
 
 func readBufferEntry(s *snapReader, t *Type) {
-	s.outer(t, "buffer entry serializer snapshot")
-	if s.stop() {
-		return
-	}
-	args := s.nested(1)
-	if s.incomplete(t) {
-		t.Args = args
+	args, ok := s.parts(t, "buffer entry serializer snapshot", 1)
+	if !ok {
 		return
 	}
 	t.Kind, t.enc = KindRecord, encTuple
@@ -80,13 +63,8 @@ func readBufferEntry(s *snapReader, t *Type) {
 }
 
 func readUnion(s *snapReader, t *Type) {
-	s.outer(t, "union serializer snapshot")
-	if s.stop() {
-		return
-	}
-	args := s.nested(2)
-	if s.incomplete(t) {
-		t.Args = args
+	args, ok := s.parts(t, "union serializer snapshot", 2)
+	if !ok {
 		return
 	}
 	t.Kind, t.enc = KindRecord, encTagged

@@ -273,17 +273,36 @@ func (s *snapReader) outer(t *Type, field string) int32 {
 	return t.OuterVersion
 }
 
+// parts reads a composite's outer snapshot and its n nested serializers (any
+// number if n is negative). Of one that cannot be read whole it leaves in t what
+// could, and reports false.
+func (s *snapReader) parts(t *Type, field string, n int) ([]*Type, bool) {
+	s.outer(t, field)
+	if s.stop() {
+		return nil, false
+	}
+	args := s.nested(n)
+	if s.incomplete(t) {
+		t.Args = args
+		return nil, false
+	}
+	return args, true
+}
+
+// flagSince reads a flag that outer snapshots have from the version after v on;
+// it was always set in v, and never before.
+func (s *snapReader) flagSince(t *Type, v int32) {
+	t.flag = t.OuterVersion == v || t.OuterVersion > v && s.Bool()
+}
+
 // composite reads a composite without content of its own.
 func composite(kind Kind, enc encoding, n int) func(*snapReader, *Type) {
 	return func(s *snapReader, t *Type) {
-		s.outer(t, "composite serializer snapshot")
-		if s.stop() {
+		args, ok := s.parts(t, "composite serializer snapshot", n)
+		if !ok {
 			return
 		}
-		t.Args = s.nested(n)
-		if s.incomplete(t) {
-			return
-		}
+		t.Args = args
 		t.Kind, t.enc = kind, enc
 	}
 }
@@ -457,16 +476,11 @@ func readTuple(s *snapReader, t *Type) {
 }
 
 func readRow(s *snapReader, t *Type) {
-	v := s.outer(t, "row serializer snapshot")
+	s.outer(t, "row serializer snapshot")
 	if s.stop() {
 		return
 	}
-	switch {
-	case v >= 4:
-		t.flag = s.Bool()
-	case v == 3:
-		t.flag = true
-	}
+	s.flagSince(t, 3)
 	t.Args = s.nested(-1)
 	t.fieldsOf()
 	if s.incomplete(t) {
@@ -509,13 +523,8 @@ func readTTLAware(s *snapReader, t *Type) {
 }
 
 func readTimer(s *snapReader, t *Type) {
-	s.outer(t, "timer serializer snapshot")
-	if s.stop() {
-		return
-	}
-	args := s.nested(2)
-	if s.incomplete(t) {
-		t.Args = args
+	args, ok := s.parts(t, "timer serializer snapshot", 2)
+	if !ok {
 		return
 	}
 	t.Kind, t.enc = KindTimer, encTimer
@@ -526,14 +535,11 @@ func readTimer(s *snapReader, t *Type) {
 // the source code knows.
 func record(kind Kind, enc encoding, names ...string) func(*snapReader, *Type) {
 	return func(s *snapReader, t *Type) {
-		s.outer(t, "composite serializer snapshot")
-		if s.stop() {
+		args, ok := s.parts(t, "composite serializer snapshot", len(names))
+		if !ok {
 			return
 		}
-		t.Args = s.nested(len(names))
-		if s.incomplete(t) {
-			return
-		}
+		t.Args = args
 		t.fieldsOf()
 		for i := range t.Fields {
 			t.Fields[i].Name = names[i]
@@ -543,16 +549,11 @@ func record(kind Kind, enc encoding, names ...string) func(*snapReader, *Type) {
 }
 
 func readTwoPhase(s *snapReader, t *Type) {
-	v := s.outer(t, "sink state serializer snapshot")
+	s.outer(t, "sink state serializer snapshot")
 	if s.stop() {
 		return
 	}
-	switch {
-	case v >= 4:
-		t.flag = s.Bool()
-	case v == 3:
-		t.flag = true
-	}
+	s.flagSince(t, 3)
 	t.Args = s.nested(2)
 	if s.incomplete(t) {
 		return
@@ -562,16 +563,11 @@ func readTwoPhase(s *snapReader, t *Type) {
 }
 
 func readLinkedList(s *snapReader, t *Type) {
-	v := s.outer(t, "linked list serializer snapshot")
+	s.outer(t, "linked list serializer snapshot")
 	if s.stop() {
 		return
 	}
-	switch {
-	case v >= 3:
-		t.flag = s.Bool()
-	case v == 2:
-		t.flag = true
-	}
+	s.flagSince(t, 2)
 	t.Args = s.nested(1)
 	if s.incomplete(t) {
 		return

@@ -140,13 +140,8 @@ func timestampSlot(precision int32) slot {
 }
 
 func readWindowKey(s *snapReader, t *Type) {
-	s.outer(t, "window key serializer snapshot")
-	if s.stop() {
-		return
-	}
-	args := s.nested(1)
-	if s.incomplete(t) {
-		t.Args = args
+	args, ok := s.parts(t, "window key serializer snapshot", 1)
+	if !ok {
 		return
 	}
 	t.Kind, t.enc = KindRecord, encTuple
