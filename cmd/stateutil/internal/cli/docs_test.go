@@ -42,6 +42,7 @@ var documents = map[string]any{
 	"dump":     dumpOutput{},
 	"states":   statesOutput{},
 	"channels": channelsOutput{},
+	"sources":  sourcesOutput{},
 }
 
 // withoutDocument are the commands that print no data about snapshots.

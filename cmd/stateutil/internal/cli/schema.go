@@ -13,4 +13,5 @@ const (
 	schemaDump     = "stateutil.dump/1"
 	schemaStates   = "stateutil.states/1"
 	schemaChannels = "stateutil.channels/1"
+	schemaSources  = "stateutil.sources/1"
 )
