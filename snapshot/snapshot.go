@@ -9,7 +9,7 @@
 // Open reads one _metadata object and says, for every state handle in it, which
 // physical object it means: Find, List and Latest look for snapshots below a
 // URL; Check, Verify, Inspect, Files and DiskUsage answer questions about them.
-// Nothing here prints, and nothing here writes to a store.
+// Nothing here prints, and only a Writer, and what stands on it, writes to a store.
 //
 // A _metadata object is untrusted input. What it names is opened only if it lies
 // in the store the metadata was read from, or below a prefix the caller trusts;

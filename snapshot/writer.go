@@ -1,0 +1,432 @@
+package snapshot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/internal/javaio"
+	"github.com/tidemark/tidemark/metadata"
+)
+
+// Layout says where a new snapshot lies.
+type Layout struct {
+	// Dir gets _metadata and the files that belong to this snapshot alone.
+	Dir blobstore.Location
+	// Shared and TaskOwned get files that later checkpoints refer to, and files
+	// that tasks own. Those of a savepoint are Dir.
+	Shared, TaskOwned blobstore.Location
+}
+
+// CheckpointLayout is that of a checkpoint below the folder that checkpoints are
+// configured to go to: <root>/<job>/chk-<id>, shared and taskowned. job is a job
+// ID, 32 hex digits.
+func CheckpointLayout(root blobstore.Location, job string, id int64) (Layout, error) {
+	if !isJobID(job) {
+		return Layout{}, fmt.Errorf("%q is no job ID: 32 hex digits are", job)
+	}
+	if id < 0 {
+		return Layout{}, fmt.Errorf("checkpoint ID %d is negative", id)
+	}
+	of := root.Join(job)
+	return Layout{Dir: of.Join("chk-" + strconv.FormatInt(id, 10)), Shared: of.Join(sharedDir), TaskOwned: of.Join(taskOwnedDir)}, nil
+}
+
+// SavepointLayout is a new folder for a savepoint, as Flink names it:
+// <target>/savepoint-<6 digits of the job ID>-<12 random digits>.
+func SavepointLayout(target blobstore.Location, job string) (Layout, error) {
+	if !isJobID(job) {
+		return Layout{}, fmt.Errorf("%q is no job ID: 32 hex digits are", job)
+	}
+	return SavepointIn(target.Join("savepoint-" + job[:6] + "-" + randomHex(6))), nil
+}
+
+// SavepointIn is the layout of a savepoint that lies in dir.
+func SavepointIn(dir blobstore.Location) Layout { return Layout{Dir: dir, Shared: dir, TaskOwned: dir} }
+
+// NewJobID makes a random job ID.
+func NewJobID() string { return randomHex(16) }
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// FileScope says which folder of a Layout a file goes to.
+type FileScope uint8
+
+// Scopes of files.
+const (
+	ScopeExclusive FileScope = iota // Layout.Dir
+	ScopeShared                     // Layout.Shared
+	ScopeTaskOwned                  // Layout.TaskOwned
+)
+
+// DefaultMemoryThreshold is Flink's execution.checkpointing.data-inline-threshold:
+// state of up to that many bytes lies in _metadata and not in a file.
+const DefaultMemoryThreshold = 20 << 10
+
+// WriterOptions changes a Writer. Nil is the default.
+type WriterOptions struct {
+	// MemoryThreshold in bytes; 0 is DefaultMemoryThreshold, negative none: all
+	// state goes to files.
+	MemoryThreshold int
+}
+
+// ErrAlreadyThere says that a snapshot was not written because its folder has a
+// _metadata already.
+var ErrAlreadyThere = errors.New("there is a snapshot already")
+
+// Writer writes a new snapshot: first its files, by File, then _metadata, by
+// Commit. Before Commit returns nil there is no snapshot, after it all of it is
+// there and durable. Abort, or a Writer that is dropped after Abort, leaves nothing.
+//
+// File may be called from many goroutines. Commit and Abort wait for none of them:
+// all FileWriters have to be closed before.
+type Writer struct {
+	pool      *blobstore.Pool
+	layout    Layout
+	threshold int
+
+	mu    sync.Mutex
+	made  []blobstore.Location // files that may exist
+	ended bool
+	// What Commit may have written of _metadata, when it failed.
+	attempted *fingerprint
+}
+
+// fingerprint tells an object's content.
+type fingerprint struct {
+	size int64
+	sum  [sha256.Size]byte
+}
+
+// NewWriter begins a snapshot. Its error is ErrAlreadyThere if there is one in
+// layout.Dir, or that of the store.
+func NewWriter(ctx context.Context, pool *blobstore.Pool, layout Layout, opts *WriterOptions) (*Writer, error) {
+	w := &Writer{pool: pool, layout: layout, threshold: DefaultMemoryThreshold}
+	if opts != nil && opts.MemoryThreshold != 0 {
+		w.threshold = max(opts.MemoryThreshold, 0)
+	}
+	store, name, err := pool.Resolve(ctx, layout.Dir.Join(MetadataName))
+	if err != nil {
+		return nil, err
+	}
+	switch _, err := store.Stat(ctx, name); {
+	case err == nil:
+		return nil, fmt.Errorf("%s: %w", layout.Dir, ErrAlreadyThere)
+	case !errors.Is(err, blobstore.ErrNotExist):
+		return nil, err
+	}
+	return w, nil
+}
+
+// Layout is where the snapshot lies.
+func (w *Writer) Layout() Layout { return w.layout }
+
+// File begins a file of a random name. ctx holds until it is closed.
+func (w *Writer) File(ctx context.Context, scope FileScope) *FileWriter {
+	dir := [...]blobstore.Location{w.layout.Dir, w.layout.Shared, w.layout.TaskOwned}[scope]
+	// A path relative to _metadata survives a move of the folder. Flink writes one
+	// for every file of a savepoint and the exclusive files of a checkpoint.
+	name := uuid.NewString()
+	return &FileWriter{w: w, ctx: ctx, name: name, loc: dir.Join(name), relative: dir.Same(w.layout.Dir)}
+}
+
+// FileWriter writes one state file, or what lies in _metadata instead of it. It
+// holds up to the memory threshold. Not for concurrent use. Close or Abort ends it.
+type FileWriter struct {
+	w        *Writer
+	ctx      context.Context
+	name     string
+	loc      blobstore.Location
+	relative bool
+	buf      []byte
+	out      blobstore.Writer
+	size     int64
+	ended    bool
+}
+
+// Write implements io.Writer.
+func (f *FileWriter) Write(p []byte) (int, error) {
+	if f.ended {
+		return 0, blobstore.ErrClosed
+	}
+	if f.out == nil && len(f.buf)+len(p) <= f.w.threshold {
+		f.buf = append(f.buf, p...)
+		f.size += int64(len(p))
+		return len(p), nil
+	}
+	if f.out == nil {
+		if err := f.create(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.out.Write(p)
+	f.size += int64(n)
+	return n, err
+}
+
+func (f *FileWriter) create() error {
+	store, name, err := f.w.pool.Resolve(f.ctx, f.loc)
+	if err != nil {
+		return err
+	}
+	if f.out, err = store.Create(f.ctx, name, nil); err != nil {
+		f.out = nil
+		return err
+	}
+	if len(f.buf) > 0 {
+		_, err = f.out.Write(f.buf)
+		f.buf = nil
+	}
+	return err
+}
+
+// Size is the number of bytes written so far.
+func (f *FileWriter) Size() int64 { return f.size }
+
+// Close ends the file and gives its handle; nil for a file of no bytes, which is
+// not written. After an error the Writer's Abort removes what may be left of it.
+func (f *FileWriter) Close() (metadata.StreamHandle, error) {
+	if f.ended {
+		return nil, blobstore.ErrClosed
+	}
+	f.ended = true
+	switch {
+	case f.out == nil && f.size == 0:
+		return nil, nil
+	case f.out == nil:
+		return &metadata.ByteStreamHandle{Name: javaio.NewString(flinkPath(f.loc)), Data: f.buf}, nil
+	}
+	f.w.mu.Lock()
+	ended := f.w.ended
+	if !ended {
+		f.w.made = append(f.w.made, f.loc) // before Commit, whose answer may be lost
+	}
+	f.w.mu.Unlock()
+	if ended {
+		return nil, errors.Join(fmt.Errorf("%s: the snapshot was ended before its file: %w", f.loc, blobstore.ErrClosed), f.out.Abort())
+	}
+	if err := f.out.Commit(); err != nil {
+		return nil, err
+	}
+	if f.relative {
+		return &metadata.RelativeFileHandle{Path: javaio.NewString(f.name), Size: f.size}, nil
+	}
+	return &metadata.FileHandle{Path: javaio.NewString(flinkPath(f.loc)), Size: f.size}, nil
+}
+
+// Abort drops the file. After Close it does nothing.
+func (f *FileWriter) Abort() error {
+	if f.ended {
+		return nil
+	}
+	f.ended = true
+	if f.out == nil {
+		return nil
+	}
+	return f.out.Abort()
+}
+
+// flinkPath is a location as Flink's Path prints it: file:/a/b.
+func flinkPath(l blobstore.Location) string {
+	if l.Scheme == "file" && l.Spelling == "" {
+		return "file:/" + strings.TrimPrefix(l.Path, "/")
+	}
+	return l.String()
+}
+
+// Commit writes _metadata and ends the Writer. If it returns nil the snapshot is
+// there. ErrAlreadyThere is the error if another one came to its place meanwhile;
+// on stores that cannot create exclusively (see blobstore.Capabilities) a writer
+// that is only a moment ahead may go unnoticed. After any error Abort cleans up.
+func (w *Writer) Commit(ctx context.Context, c *metadata.Checkpoint) error {
+	w.mu.Lock()
+	ended := w.ended
+	w.mu.Unlock()
+	if ended {
+		return blobstore.ErrClosed
+	}
+	at := w.layout.Dir.Join(MetadataName)
+	store, name, err := w.pool.Resolve(ctx, at)
+	if err != nil {
+		return err
+	}
+	exclusive := store.Capabilities().ExclusiveCreate
+	if !exclusive {
+		switch _, err := store.Stat(ctx, name); {
+		case err == nil:
+			return fmt.Errorf("%s: %w", w.layout.Dir, ErrAlreadyThere)
+		case !errors.Is(err, blobstore.ErrNotExist):
+			return err
+		}
+	}
+	out, err := store.Create(ctx, name, &blobstore.WriteOptions{IfAbsent: exclusive})
+	if err != nil {
+		return w.commitFailed(ctx, err)
+	}
+	defer out.Abort()
+	sum := &summing{h: sha256.New()}
+	b := bufio.NewWriterSize(io.MultiWriter(out, sum), 64<<10)
+	if err := metadata.Encode(b, c); err != nil {
+		return err
+	}
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	// From here on _metadata may be there whatever the answer is.
+	w.attempted = sum.fingerprint()
+	if err := out.Commit(); err != nil {
+		return w.commitFailed(ctx, err)
+	}
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	return nil
+}
+
+// commitFailed finds out whether a _metadata whose writing failed is there after
+// all: an answer may have been lost, and another try of it be refused.
+func (w *Writer) commitFailed(ctx context.Context, failed error) error {
+	if w.attempted != nil {
+		if state, err := w.metadataState(ctx); err == nil && state == metadataOurs {
+			w.mu.Lock()
+			w.ended = true
+			w.mu.Unlock()
+			return nil
+		}
+	}
+	if errors.Is(failed, blobstore.ErrExist) {
+		return fmt.Errorf("%s: %w", w.layout.Dir, ErrAlreadyThere)
+	}
+	return failed
+}
+
+type metadataState uint8
+
+const (
+	metadataAbsent metadataState = iota
+	metadataOurs
+	metadataOther
+)
+
+// metadataState compares the _metadata that is there with what Commit wrote.
+func (w *Writer) metadataState(ctx context.Context) (metadataState, error) {
+	store, name, err := w.pool.Resolve(ctx, w.layout.Dir.Join(MetadataName))
+	if err != nil {
+		return 0, err
+	}
+	r, err := store.Open(ctx, name)
+	if errors.Is(err, blobstore.ErrNotExist) {
+		return metadataAbsent, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	sum := &summing{h: sha256.New()}
+	if _, err := io.Copy(sum, io.LimitReader(r, w.attempted.size+1)); err != nil {
+		return 0, err
+	}
+	if got := sum.fingerprint(); got.size == w.attempted.size && bytes.Equal(got.sum[:], w.attempted.sum[:]) {
+		return metadataOurs, nil
+	}
+	return metadataOther, nil
+}
+
+type summing struct {
+	h    hash.Hash
+	size int64
+}
+
+func (s *summing) Write(p []byte) (int, error) {
+	s.size += int64(len(p))
+	return s.h.Write(p)
+}
+
+func (s *summing) fingerprint() *fingerprint {
+	return &fingerprint{size: s.size, sum: [sha256.Size]byte(s.h.Sum(nil))}
+}
+
+// abortTimeout bounds an Abort, which goes on after its context was cancelled.
+const abortTimeout = time.Minute
+
+// Abort removes what was written; after a Commit that returned nil it does
+// nothing, so that it can be deferred. It works, for up to a minute, after ctx was
+// cancelled. If it cannot tell whether a failed Commit left its _metadata behind,
+// it leaves the files and says so: a snapshot without its files would be worse.
+func (w *Writer) Abort(ctx context.Context) error {
+	w.mu.Lock()
+	if w.ended {
+		w.mu.Unlock()
+		return nil
+	}
+	w.ended = true
+	made := w.made
+	w.made = nil
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	if w.attempted != nil {
+		state, err := w.metadataState(ctx)
+		if err == nil && state == metadataOurs {
+			err = w.delete(ctx, []blobstore.Location{w.layout.Dir.Join(MetadataName)})
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %d files are left, since their %s may be there: %w", w.layout.Dir, len(made), MetadataName, err)
+		}
+	}
+	if err := w.delete(ctx, made); err != nil {
+		return err
+	}
+	// A folder that another checkpoint may be about to use stays.
+	store, name, err := w.pool.Resolve(ctx, w.layout.Dir)
+	if err != nil {
+		return err
+	}
+	if d, ok := store.(blobstore.DirectoryRemover); ok && name != "" {
+		if err := d.RemoveEmptyDir(ctx, name); err != nil && !errors.Is(err, blobstore.ErrNotEmpty) {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete removes files; a layout may span stores.
+func (w *Writer) delete(ctx context.Context, files []blobstore.Location) error {
+	var errs []error
+	for len(files) > 0 {
+		store, _, err := w.pool.Resolve(ctx, files[0])
+		if err != nil {
+			return err
+		}
+		var names []string
+		var rest []blobstore.Location
+		for _, f := range files {
+			if f.SameStore(files[0]) {
+				names = append(names, f.Path)
+			} else {
+				rest = append(rest, f)
+			}
+		}
+		errs = append(errs, store.DeleteAll(ctx, names))
+		files = rest
+	}
+	return errors.Join(errs...)
+}
