@@ -17,16 +17,27 @@ import (
 
 // VerifyOptions changes what Database.Verify does. Nil is the default.
 type VerifyOptions struct {
-	// Part and Parts choose data blocks, as in sst.VerifyOptions: Parts runs with
-	// Part 0 to Parts-1 read each data block once.
-	Part, Parts int
-	// Workers is how many tables are read at once; 0 is 1.
+	// Choose, if not nil, gives for a table the choice of its data blocks, as in
+	// sst.VerifyOptions; nil is all.
+	Choose func(name string) func(block uint64) bool
+	// Entries, if not nil, is called for each table that is read, and gives what is
+	// called for its entries as sst.VerifyOptions.OnEntry; f is nil for a table that
+	// the MANIFEST does not list. The calls for different tables come from different
+	// goroutines.
+	Entries func(f *Family, name string) func(key []byte, trailer uint64, value []byte, block int64) error
+	// Recall, if not nil, gives what an earlier run found in the same bytes under the
+	// same settings, so that a table that several handles share is read once; false
+	// if it was not read. It may be called from many goroutines.
+	Recall func(f *Family, name string) (report *sst.Report, damage []error, ok bool)
+	// Workers is how many tables are read at once; 0 is 1. Slots, if not nil, bounds
+	// it over all runs that share it: a table takes a place while it is read.
 	Workers int
+	Slots   chan struct{}
 	// OnDamage is told of each finding. Calls come one at a time.
 	OnDamage func(Finding)
-	// OnTable is told when a table is done, its report in hand; f is nil for a
+	// OnTable is told when a table was read, its report and damage in hand; f is nil for a
 	// table that the MANIFEST does not list. Calls come one at a time.
-	OnTable func(f *Family, name string, report *sst.Report)
+	OnTable func(f *Family, name string, report *sst.Report, damage []error)
 }
 
 // Finding is one piece of damage.
@@ -189,18 +200,39 @@ func (v *verification) table(ctx context.Context, f *Family, t *Table) error {
 	if err != nil {
 		return err
 	}
-	findings := 0
-	report, err := sst.Verify(ctx, src, &sst.VerifyOptions{
-		Options: d.readerOptions(t), Part: v.opts.Part, Parts: v.opts.Parts,
-		OnDamage: func(err error) {
-			findings++
-			_ = v.found(t.name, f, err) // which is damage
-		},
-	})
-	if err != nil {
-		return v.found(t.name, f, d.missing(t.name, err))
+	var report *sst.Report
+	var damages []error
+	recalled := false
+	if v.opts.Recall != nil {
+		report, damages, recalled = v.opts.Recall(f, t.name)
+		for _, err := range damages {
+			_ = v.found(t.name, f, err)
+		}
 	}
-	if findings == 0 && t.bounded {
+	if !recalled {
+		if v.opts.Slots != nil {
+			select {
+			case v.opts.Slots <- struct{}{}:
+				defer func() { <-v.opts.Slots }()
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		opts := &sst.VerifyOptions{Options: d.readerOptions(t), OnDamage: func(err error) {
+			damages = append(damages, err)
+			_ = v.found(t.name, f, err) // which is damage
+		}}
+		if v.opts.Choose != nil {
+			opts.Choose = v.opts.Choose(t.name)
+		}
+		if v.opts.Entries != nil {
+			opts.OnEntry = v.opts.Entries(f, t.name)
+		}
+		if report, err = sst.Verify(ctx, src, opts); err != nil {
+			return v.found(t.name, f, d.missing(t.name, err))
+		}
+	}
+	if len(damages) == 0 && t.bounded {
 		for _, err := range d.compareWithManifest(t, report) {
 			if err := v.found(t.name, f, err); err != nil {
 				return err
@@ -218,8 +250,8 @@ func (v *verification) table(ctx context.Context, f *Family, t *Table) error {
 		}
 		v.seen = append(v.seen, seenTable{f, t.name, t.Number, report.Properties.CreatingSession, report.Footer.FormatVersion, report.Footer.Offset + 41})
 	}
-	if v.opts.OnTable != nil {
-		v.opts.OnTable(f, t.name, report)
+	if v.opts.OnTable != nil && !recalled {
+		v.opts.OnTable(f, t.name, report, damages)
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ type Decoder struct {
 	depth     int
 	inImage   bool
 	swallowed bool // an opaque part took the rest of the frame
+	checked   checkVisitor
 
 	ttlMin, ttlMax int64
 	ttlSeen        bool
@@ -101,7 +102,12 @@ func (d *Decoder) reset() {
 	d.zeros = 0
 	d.depth = 0
 	d.swallowed = false
+	d.checked = checkVisitor{}
 }
+
+// SkippedOpaque reports whether the value last given to Skip had a part that could
+// not be read, and the class of the first such part.
+func (d *Decoder) SkippedOpaque() (class string, ok bool) { return d.checked.class, d.checked.opaque }
 
 // Skip checks the structure of the value at the start of b and returns its size.
 func (d *Decoder) Skip(b []byte) (n int, err error) {
@@ -160,6 +166,7 @@ func (d *Decoder) frameEnd(b []byte, n int, err error) (int, error) {
 		return n, nil
 	}
 	if d.unsure && d.mustBeOpaque(b, n, err) {
+		d.checked.Opaque(d.t, d.opaqueClass(err), b)
 		return len(b), nil
 	}
 	if errors.Is(err, ErrShort) {

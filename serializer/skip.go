@@ -159,7 +159,7 @@ func (d *Decoder) skip(t *Type, b []byte, i int) (int, error) {
 		i, err = d.skip(t.Fields[2].Type, b, i)
 		return i, in(err, "namespace")
 	}
-	return d.walk(t, b, i, discard{})
+	return d.walk(t, b, i, &d.checked)
 }
 
 func skipBytes(b []byte, i int) (int, error) {

@@ -72,3 +72,16 @@ func (discard) RowKind(RowKind)              {}
 func (discard) Field(int, string)            {}
 func (discard) End(*Type)                    {}
 func (discard) Opaque(*Type, string, []byte) {}
+
+// checkVisitor notes what Skip could not read.
+type checkVisitor struct {
+	discard
+	opaque bool
+	class  string // of the first such part
+}
+
+func (v *checkVisitor) Opaque(_ *Type, class string, _ []byte) {
+	if !v.opaque {
+		v.opaque, v.class = true, class
+	}
+}

@@ -58,7 +58,7 @@ func (sc *scan) changelog(ctx context.Context, j handleJob, h *metadata.Changelo
 			break
 		}
 	}
-	c := &changes{sc: sc, j: j, handle: h, keyType: keyType, states: map[int16]*changedState{}, metas: map[string]*changedState{}}
+	c := &changes{sc: sc, j: j, handle: h, keyType: keyType, states: map[int16]*changedState{}, metas: map[string]*changedState{}, told: map[string]bool{}}
 	if keyType == nil || sc.metaOnly {
 		// States and their serializers stand in the changes; the key's serializer
 		// stands only in that of a timer, and is guessed where there is none.
@@ -68,6 +68,9 @@ func (sc *scan) changelog(ctx context.Context, j handleJob, h *metadata.Changelo
 	}
 	if sc.metaOnly {
 		return nil, nil
+	}
+	if sc.verify != nil {
+		return append(base, sc.verify.changes(c)...), nil
 	}
 	return j.single(func(ctx context.Context, w *worker) error {
 		if err := c.load(ctx, w); err != nil {
@@ -85,6 +88,9 @@ type changes struct {
 	keyType *serializer.Type
 	states  map[int16]*changedState
 	metas   map[string]*changedState // by kind and name
+	// told are segments of which a problem was told; incomplete: there is one.
+	told       map[string]bool
+	incomplete bool
 }
 
 // changedState is one state with its changes.
@@ -120,31 +126,69 @@ type changedTimer struct {
 	done     bool
 }
 
-// each reads all records of the handle in order.
+// each reads all records of the handle in order. A segment that is missing or
+// damaged is a problem that is told, once; what follows it is read all the same. An
+// error of f ends its segment likewise.
 func (c *changes) each(ctx context.Context, f func(name string, ch stream.Change) error) error {
 	reader := stream.NewChangelog(ctx)
+	for _, seg := range c.segments() {
+		if err := c.lost(c.readSegment(ctx, reader, seg, f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeSet is one of a handle: in the metadata, or at an offset of a file.
+type changeSet struct {
+	inline *metadata.ChangelogBytesHandle
+	file   *metadata.OffsetHandle
+}
+
+func (c *changes) segments() []changeSet {
+	var all []changeSet
 	for _, part := range c.handle.Changes {
 		switch part := part.(type) {
 		case *metadata.ChangelogBytesHandle:
-			for i := range part.Changes {
-				ch := stream.Change{KeyGroup: part.Changes[i].KeyGroup, Data: part.Changes[i].Data, Offset: -1}
-				if err := f(c.sc.s.Location.String()+" (inline)", ch); err != nil {
-					return err
-				}
-			}
+			all = append(all, changeSet{inline: part})
 		case *metadata.ChangelogFileHandle:
 			for i := range part.Files {
-				src, name, err := c.sc.s.OpenStream(ctx, part.Files[i].Handle, true)
-				if err != nil {
-					err = readError(name, err)
-				} else if src != nil {
-					err = reader.Read(src, name, part.Files[i].Offset, func(ch stream.Change) error { return f(name, ch) })
-				}
-				if err != nil {
-					return err
-				}
+				all = append(all, changeSet{file: &part.Files[i]})
 			}
 		}
+	}
+	return all
+}
+
+func (c *changes) readSegment(ctx context.Context, reader *stream.Changelog, seg changeSet, f func(name string, ch stream.Change) error) error {
+	if seg.inline != nil {
+		for i := range seg.inline.Changes {
+			ch := stream.Change{KeyGroup: seg.inline.Changes[i].KeyGroup, Data: seg.inline.Changes[i].Data, Offset: -1}
+			if err := f(c.sc.s.Location.String()+" (inline)", ch); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	src, name, err := c.sc.s.OpenStream(ctx, seg.file.Handle, true)
+	switch {
+	case err != nil:
+		return readError(name, err)
+	case src == nil:
+		return nil
+	}
+	return reader.Read(src, name, seg.file.Offset, func(ch stream.Change) error { return f(name, ch) })
+}
+
+// lost tells of a segment that could not be read to its end.
+func (c *changes) lost(err error) error {
+	if err == nil || ctxErr(err) {
+		return err
+	}
+	c.incomplete = true
+	if text := err.Error(); !c.told[text] {
+		c.told[text] = true
+		return c.sc.problem(&ScanProblem{Operator: c.j.operator, Subtask: c.j.subtask, KeyGroup: -1, Err: err})
 	}
 	return nil
 }
@@ -299,6 +343,9 @@ func (c *changes) load(ctx context.Context, w *worker) error {
 		}
 		id := int16(uint16(ch.Data[1])<<8 | uint16(ch.Data[2]))
 		s := c.states[id]
+		if s == nil && c.incomplete {
+			return nil // declared in a segment that is lost
+		}
 		if s == nil {
 			return &damage.Error{Name: name, Offset: ch.Offset, Field: "change", Detail: fmt.Sprintf("is of state %d, which was not declared", id), Err: damage.ErrCorrupt}
 		}
@@ -315,10 +362,7 @@ func (c *changes) load(ctx context.Context, w *worker) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return w.problem("", -1, err)
-	}
-	return nil
+	return err
 }
 
 var errChange = fmt.Errorf("change record does not have the form of its operation: %w", damage.ErrCorrupt)

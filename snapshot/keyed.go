@@ -54,8 +54,17 @@ func readError(name string, err error) error {
 	if ctxErr(err) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return &fileError{name, err}
 }
+
+// fileError is an error of reading a file.
+type fileError struct {
+	name string
+	err  error
+}
+
+func (e *fileError) Error() string { return e.name + ": " + e.err.Error() }
+func (e *fileError) Unwrap() error { return e.err }
 
 // parseKeyedMeta reads a keyed meta block and registers its states.
 func (sc *scan) parseKeyedMeta(j handleJob, name string, head []byte) (*keyedFile, error) {
@@ -112,7 +121,7 @@ func named(name string, err error) error {
 		c.Name = name
 		return &c
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return &fileError{name, err}
 }
 
 // decoders makes one goroutine's decoders for a state.
@@ -167,6 +176,9 @@ func (sc *scan) keyGroups(ctx context.Context, j handleJob, h *metadata.KeyGroup
 		return nil, err
 	}
 	canonical := h.Form == metadata.TagSavepointKeyGroups || h.Form == metadata.TagKeyGroups && looksCanonical(ctx, src, regions)
+	if sc.verify != nil {
+		regions = sc.verify.keyGroups(j, f, src, regions, canonical)
+	}
 	return f.splitRegions(j, sc.selectRegions(regions, f), func(ctx context.Context, w *worker, regions []stream.Region) error {
 		if canonical {
 			return f.readCanonical(ctx, w, src, regions)
@@ -512,18 +524,10 @@ func (f *keyedFile) emitMap(w *worker, r *stateReader, b []byte) error {
 // database splits an incremental handle into units: state by state, in ranges of
 // key groups of about unitBytes.
 func (sc *scan) database(ctx context.Context, j handleJob, h *metadata.IncrementalHandle) ([]*unit, error) {
-	src, name, err := sc.s.OpenStream(ctx, h.Meta, false)
-	if err != nil {
-		return nil, err
+	if sc.verify != nil {
+		return sc.verify.database(j, h), nil
 	}
-	if src == nil {
-		return nil, fmt.Errorf("incremental handle has no meta state: %w", damage.ErrCorrupt)
-	}
-	head, err := readHead(ctx, src, name, src.Size())
-	if err != nil {
-		return nil, err
-	}
-	f, err := sc.parseKeyedMeta(j, name, head)
+	f, err := sc.databaseMeta(ctx, j, h)
 	if err != nil || !f.anyWanted() {
 		return nil, err
 	}
@@ -558,6 +562,26 @@ func (sc *scan) database(ctx context.Context, j handleJob, h *metadata.Increment
 		}
 	}
 	return units, nil
+}
+
+// databaseMeta reads the meta block of an incremental handle, a file of its own.
+func (sc *scan) databaseMeta(ctx context.Context, j handleJob, h *metadata.IncrementalHandle) (*keyedFile, error) {
+	src, name, err := sc.s.OpenStream(ctx, h.Meta, false)
+	if err != nil {
+		return nil, err
+	}
+	if src == nil {
+		return nil, fmt.Errorf("incremental handle has no meta state: %w", damage.ErrCorrupt)
+	}
+	head, err := readHead(ctx, src, name, src.Size())
+	if err != nil {
+		return nil, err
+	}
+	f, err := sc.parseKeyedMeta(j, name, head)
+	if err == nil && sc.verify != nil {
+		sc.verify.metaEnd(j, name, "meta", f.meta.Size, src.Size())
+	}
+	return f, err
 }
 
 // openDatabase opens the files of an incremental handle.

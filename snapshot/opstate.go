@@ -26,6 +26,9 @@ const (
 	committablesName  = "committables"
 )
 
+// snappyHead is the length of the identifier in front of snappy frames.
+const snappyHead = 10
+
 // single makes the one unit of a handle that is small by nature.
 func (j handleJob) single(run func(ctx context.Context, w *worker) error) []*unit {
 	return []*unit{{operator: j.operator, subtask: j.subtask, run: run}}
@@ -48,7 +51,7 @@ func (sc *scan) coordinator(j handleJob, h *metadata.ByteStreamHandle) ([]*unit,
 		kind = StateSourceCoordinator
 	}
 	state := sc.cat.add(j.operator, stateCoordinator, kind, nil, nil, nil, nil, false)
-	if !sc.wants(state) {
+	if !sc.wants(state) || sc.verify != nil && !sc.verify.partition(sc.s.Name, "", nil, false, j.operator.Position) {
 		return nil, nil
 	}
 	return j.single(func(_ context.Context, w *worker) error {
@@ -70,7 +73,7 @@ func sourceCoordinator(b []byte) (version int32, payload []byte, ok bool) {
 // master is the state of a master hook.
 func (sc *scan) master(j handleJob, m *metadata.MasterState) ([]*unit, error) {
 	state := sc.cat.add(j.operator, m.Name.Go(), StateMaster, nil, nil, nil, nil, false)
-	if !sc.wants(state) {
+	if !sc.wants(state) || sc.verify != nil && !sc.verify.partition(sc.s.Name+m.Name.Go(), "", nil, false, 0) {
 		return nil, nil
 	}
 	return j.single(func(_ context.Context, w *worker) error {
@@ -104,6 +107,12 @@ func (sc *scan) rawKeyed(ctx context.Context, j handleJob, h metadata.KeyedHandl
 	}
 	if len(regions) == 0 {
 		return nil, nil
+	}
+	if sc.verify != nil {
+		regions = sc.verify.rawKeyed(name, src, regions)
+		if len(regions) == 0 {
+			return nil, nil
+		}
 	}
 	timers, err := isLegacyTimers(ctx, src, regions)
 	if err != nil {
@@ -161,7 +170,7 @@ func (sc *scan) rawOperator(ctx context.Context, j handleJob, h *metadata.Operat
 	for i := range h.States {
 		p := &h.States[i]
 		state := sc.cat.add(j.operator, p.Name.Go(), StateRawOperator, nil, nil, nil, nil, false)
-		if !sc.wants(state) {
+		if !sc.wants(state) || sc.verify != nil && !sc.verify.partition(name, "raw operator state", src, false, i) {
 			continue
 		}
 		units = append(units, j.single(func(ctx context.Context, w *worker) error {
@@ -219,6 +228,13 @@ func (sc *scan) managedOperator(ctx context.Context, j handleJob, h *metadata.Op
 	if err != nil {
 		return nil, named(name, err)
 	}
+	if sc.verify != nil {
+		end := meta.Size
+		if meta.Compressed && limit < src.Size() {
+			end += snappyHead
+		}
+		sc.verify.metaEnd(j, name, "operator state", end, limit)
+	}
 	for _, u := range meta.Unknown {
 		if err := sc.problem(&ScanProblem{Operator: j.operator, Subtask: j.subtask, KeyGroup: -1, Opaque: true, Err: named(name, &u)}); err != nil {
 			return nil, err
@@ -242,7 +258,10 @@ func (sc *scan) managedOperator(ctx context.Context, j handleJob, h *metadata.Op
 			continue
 		}
 		// Every subtask has a copy of a broadcast state: the first one's is read.
-		if p.Mode == metadata.ModeBroadcast && j.subtask != firstWithState(o, p.Name) {
+		if p.Mode == metadata.ModeBroadcast && j.subtask != firstWithState(o, p.Name) && sc.verify == nil {
+			continue
+		}
+		if sc.verify != nil && !sc.verify.partition(name, "operator state", src, meta.Compressed, i) {
 			continue
 		}
 		units = append(units, sc.operatorState(j, src, name, meta, m, p, offsets)...)

@@ -3,8 +3,11 @@ package snapshot
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
 
+	"github.com/tidemark/tidemark/internal/damage"
 	"github.com/tidemark/tidemark/serializer"
 )
 
@@ -40,6 +43,9 @@ type StateRow struct {
 
 	ttlMin, ttlMax int64 // of a list's elements
 	ttlSeen        bool
+
+	opaque     string // class of the first part that Check could not read
+	opaqueSeen bool
 }
 
 func (r *StateRow) sawTTL(least, greatest int64) {
@@ -330,8 +336,9 @@ func appendStringOrNull(dst []byte, s string) []byte {
 }
 
 // Check decodes every part of the row and throws it away: an error is damage that
-// the framing does not show. A part that is opaque passes.
+// the framing does not show. A part that is opaque passes, see Undecoded.
 func (r *StateRow) Check() error {
+	r.opaque, r.opaqueSeen = "", false
 	if r.dec == nil {
 		return nil
 	}
@@ -339,41 +346,78 @@ func (r *StateRow) Check() error {
 		d *serializer.Decoder
 		b []byte
 	}{{r.dec.key, r.Key}, {r.dec.namespace, r.Namespace}, {r.dec.userKey, r.UserKey}} {
-		if p.d != nil && p.b != nil {
-			if _, err := p.d.Skip(p.b); err != nil {
-				return err
-			}
+		if p.b == nil {
+			continue
 		}
+		if p.d == nil {
+			r.sawOpaque("", true)
+			continue
+		}
+		if _, err := p.d.Skip(p.b); err != nil {
+			return err
+		}
+		r.sawOpaque(p.d.SkippedOpaque())
 	}
 	switch r.Form {
 	case FormValue:
-		if r.dec.value != nil && !r.Null {
-			_, err := r.dec.value.Skip(r.Value)
-			return err
-		}
-	case FormJoined, FormElements:
-		if r.dec.elem == nil {
-			return nil
-		}
-		r.ttlSeen = false
-		for b := r.Value; len(b) > 0; {
-			n, err := r.dec.elem.Skip(b)
-			if err != nil {
+		switch {
+		case r.Null:
+		case r.dec.value == nil:
+			r.sawOpaque("", true)
+		default:
+			if _, err := r.dec.value.Skip(r.Value); err != nil {
 				return err
 			}
-			if lo, hi, ok := r.dec.elem.TTL(); ok {
-				r.sawTTL(lo, hi)
+			r.sawOpaque(r.dec.value.SkippedOpaque())
+		}
+	case FormJoined, FormElements:
+		return r.checkElements()
+	}
+	return nil
+}
+
+func (r *StateRow) checkElements() error {
+	if r.dec.elem == nil {
+		r.sawOpaque("", true)
+		return nil
+	}
+	r.ttlSeen = false
+	for b := r.Value; len(b) > 0; {
+		n, err := r.dec.elem.Skip(b)
+		if err != nil {
+			var opaque *serializer.OpaqueError
+			if errors.As(err, &opaque) {
+				r.sawOpaque(opaque.Class, true)
+				return nil
 			}
-			if b = b[n:]; r.Form == FormJoined && len(b) > 0 {
-				b = b[1:]
+			return err
+		}
+		r.sawOpaque(r.dec.elem.SkippedOpaque())
+		if lo, hi, ok := r.dec.elem.TTL(); ok {
+			r.sawTTL(lo, hi)
+		}
+		if b = b[n:]; r.Form == FormJoined && len(b) > 0 {
+			if b[0] != ',' {
+				return &damage.Error{Offset: int64(len(r.Value) - len(b)), Field: "list", Detail: fmt.Sprintf("has %#02x between elements", b[0]), Err: damage.ErrCorrupt}
 			}
-			if n == 0 {
-				break
-			}
+			b = b[1:]
+		}
+		if n == 0 {
+			break
 		}
 	}
 	return nil
 }
+
+func (r *StateRow) sawOpaque(class string, ok bool) {
+	if ok && !r.opaqueSeen {
+		r.opaque, r.opaqueSeen = class, true
+	}
+}
+
+// Undecoded reports whether the last call of Check met a part that nothing here can
+// decode, and its class, "" if not even that is known.
+func (r *StateRow) Undecoded() (class string, ok bool) { return r.opaque, r.opaqueSeen }
 
 // TTL gives the least and the greatest time of last access inside the value, in
 // epoch milliseconds, as the last call of Check or AppendJSON saw it.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tidemark/tidemark/internal/damage"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
 )
@@ -109,6 +110,8 @@ type scan struct {
 
 	// metaOnly: only the states are wanted, not their rows.
 	metaOnly bool
+	// verify, if not nil, takes a look at everything that is opened.
+	verify *dataCheck
 
 	mu      sync.Mutex // for OnProblem
 	classes atomic.Pointer[serializer.Classes]
@@ -254,12 +257,56 @@ func (sc *scan) jobs() iter.Seq[handleJob] {
 	}
 }
 
+// ranges tells of operators whose key groups cannot be as the handles say: their
+// rows are read all the same. Verify has its own words for it.
+func (sc *scan) ranges() error {
+	if sc.verify != nil {
+		return nil
+	}
+	for i := range sc.s.Checkpoint.Operators {
+		o, op := &sc.s.Checkpoint.Operators[i], &sc.cat.operators[i]
+		if sc.opts.Operator != nil && !sc.opts.Operator(op) {
+			continue
+		}
+		owner := map[int32]int32{} // subtask by key group
+		for k := range o.Subtasks {
+			t := &o.Subtasks[k]
+			if t.ManagedKeyed == nil {
+				continue
+			}
+			r := t.ManagedKeyed.KeyGroups()
+			var detail string
+			if r.Count > 0 && (r.Start < 0 || int64(r.Start)+int64(r.Count) > int64(o.MaxParallelism)) {
+				detail = fmt.Sprintf("are %s, beyond the max parallelism %d", rangeText(r.Start, r.End()), o.MaxParallelism)
+			} else {
+				for kg := r.Start; kg < r.Start+r.Count; kg++ {
+					if other, ok := owner[kg]; ok && detail == "" {
+						detail = fmt.Sprintf("are %s; key group %d belongs to subtask %d, too", rangeText(r.Start, r.End()), kg, other)
+					}
+					owner[kg] = t.Index
+				}
+			}
+			if detail != "" {
+				err := &damage.Error{Name: sc.s.Location.String(), Offset: -1, Field: "key groups", Detail: detail, Err: damage.ErrCorrupt}
+				if err := sc.problem(&ScanProblem{Operator: op, Subtask: t.Index, KeyGroup: -1, Err: err}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // prepareAhead is how many handles are opened at a time and ahead of the readers.
 const prepareAhead = 8
 
 // units yields the scan's units in order. Handles are opened a few ahead.
 func (sc *scan) units(ctx context.Context) iter.Seq2[*unit, error] {
 	return func(yield func(*unit, error) bool) {
+		if err := sc.ranges(); err != nil {
+			yield(nil, err)
+			return
+		}
 		for units, err := range inOrder(ctx, prepareAhead, sc.jobs(), func(ctx context.Context, j handleJob) ([]*unit, error) {
 			units, err := j.prepare(ctx)
 			if err != nil {

@@ -91,6 +91,8 @@ type Snapshot struct {
 	res  *resolver
 	// fileHandles is how many handles name files.
 	fileHandles int
+	// onRead, if not nil, is told of bytes read from state files.
+	onRead func(int64)
 }
 
 // Pool is the pool the snapshot was opened with.

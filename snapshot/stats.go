@@ -224,8 +224,13 @@ func (w *statsWorker) row(r *StateRow) error {
 	c.add(r, size)
 	if err := r.Check(); err != nil {
 		c.undecoded++
-	} else if lo, hi, ok := r.TTL(); ok {
-		c.ttl(r, lo, hi, size, w.opts)
+	} else {
+		if _, opaque := r.Undecoded(); opaque {
+			c.undecoded++
+		}
+		if lo, hi, ok := r.TTL(); ok {
+			c.ttl(r, lo, hi, size, w.opts)
+		}
 	}
 	if r.State.Kind.Keyed() && r.State.Kind != StateTimer {
 		if w.runRows == 0 || !bytes.Equal(w.runKey, r.Key) || !bytes.Equal(w.runNS, r.Namespace) {

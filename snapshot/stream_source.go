@@ -17,6 +17,8 @@ type objectSource struct {
 	store blobstore.Store
 	name  string
 	size  int64
+	// onRead, if not nil, is told how many bytes each read gave.
+	onRead func(int64)
 }
 
 func (o *objectSource) Size() int64 { return o.size }
@@ -42,6 +44,9 @@ func (o *objectSource) ReadAt(ctx context.Context, p []byte, off int64) (n int, 
 		}
 	}()
 	n, err = io.ReadFull(r, p)
+	if o.onRead != nil {
+		o.onRead(int64(n))
+	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return n, io.EOF // the object is shorter than it was
@@ -86,7 +91,7 @@ func (s *Snapshot) OpenStream(ctx context.Context, h metadata.StreamHandle, phys
 			size = t.Start + t.Length
 		}
 	}
-	src = &objectSource{store: store, name: path, size: size}
+	src = &objectSource{store: store, name: path, size: size, onRead: s.onRead}
 	if t.Kind == TargetSegment {
 		src = sst.Section(src, t.Start, t.Length)
 	}

@@ -38,6 +38,15 @@ type Finding struct {
 	Operator     string `json:"operator,omitempty"`
 	Subtask      *int32 `json:"subtask,omitempty"`
 	Role         string `json:"role,omitempty"`
+	State        string `json:"state,omitempty"`
+	// KeyGroups are those that may have lost entries.
+	KeyGroups *KeyGroupSpan `json:"keyGroups,omitempty"`
+}
+
+// KeyGroupSpan is a span of key groups, both ends included.
+type KeyGroupSpan struct {
+	First int32 `json:"first"`
+	Last  int32 `json:"last"`
 }
 
 // Verification is the result of Verify.
@@ -51,6 +60,9 @@ type Verification struct {
 	Objects int64   `json:"objects"`
 	Bytes   int64   `json:"bytes"`
 	Report  *Report `json:"-"`
+	// Data is what the verification of data saw; absent if only the metadata and the
+	// presence of files were verified.
+	Data *DataReport `json:"data,omitempty"`
 }
 
 // VerifyOptions changes a verification. Nil is the default.
@@ -59,7 +71,9 @@ type VerifyOptions struct {
 	// MaxFindings bounds Findings; 0 is 1000, negative is no bound.
 	MaxFindings int
 	// NoObjects checks the metadata alone.
-	NoObjects   bool
+	NoObjects bool
+	// Data, if not nil, verifies the bytes of state files as well.
+	Data        *DataOptions
 	Parallelism int
 	Progress    func(Progress)
 }
@@ -93,6 +107,11 @@ func Verify(ctx context.Context, s *Snapshot, opts *VerifyOptions) (*Verificatio
 	}
 	if err := v.locate(ctx); err != nil {
 		return nil, fmt.Errorf("verify %s: %w", s.Location, err)
+	}
+	if opts.Data != nil {
+		if err := v.data(ctx, opts.Data); err != nil {
+			return nil, fmt.Errorf("verify %s: %w", s.Location, err)
+		}
 	}
 	return v.finish(), nil
 }

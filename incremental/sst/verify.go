@@ -19,15 +19,33 @@ type VerifyOptions struct {
 	// in this field alone can only be found by who knows what was written: the
 	// OPTIONS file beside it.
 	FormatVersion uint32
-	// Part and Parts choose the data blocks: with Parts above 1 only the blocks
-	// whose number in the file, modulo Parts, is Part (0 to Parts-1) are read. All other blocks
-	// are read always.
-	Part, Parts int
+	// Choose, if not nil, tells by its number in the file whether a data block is
+	// read. All other blocks are read always.
+	Choose func(block uint64) bool
+	// OnEntry, if not nil, is called for each point entry of the blocks that are
+	// read, in the order of the file, with its user key, its sequence number and kind,
+	// and the file offset of its block. The slices are valid during the call. An
+	// error ends the run.
+	OnEntry func(key []byte, trailer uint64, value []byte, block int64) error
 	// ReadAhead is as in IterOptions; 0 is 1 MiB.
 	ReadAhead int
-	// OnDamage is told of each finding, in order of discovery.
+	// OnDamage is told of each finding, in order of discovery. What is wrong with a
+	// data block is a *BlockError.
 	OnDamage func(error)
 }
+
+// BlockError is damage of one data block: no entry of it can be relied on.
+type BlockError struct {
+	Err error // a *damage.Error
+	// Lower (exclusive, nil if it is the first) and Upper (inclusive) bound the user
+	// keys that the block should hold, by the index.
+	Lower, Upper []byte
+}
+
+func (e *BlockError) Error() string { return e.Err.Error() }
+
+// Unwrap gives errors.Is and errors.As the cause.
+func (e *BlockError) Unwrap() error { return e.Err }
 
 // Report is what Verify saw. Counts are of what could be read.
 type Report struct {
@@ -107,10 +125,18 @@ type verifier struct {
 	win     window
 }
 
+// stopError is an error of OnEntry, which is none of the file.
+type stopError struct{ err error }
+
+func (e *stopError) Error() string { return e.err.Error() }
+
 // found reports damage; an error that is none ends the run.
 func (v *verifier) found(err error) error {
 	if err == nil {
 		return nil
+	}
+	if stop, ok := err.(*stopError); ok {
+		return stop.err
 	}
 	err = v.r.named(err)
 	if !isDamage(err) {
@@ -450,24 +476,24 @@ func (v *verifier) dataBlock(x *indexIter) error {
 	}
 	v.add(h, kind)
 	v.dataSize += h.Size + trailerSize
-	if v.opts.Parts > 1 && number%uint64(v.opts.Parts) != uint64(v.opts.Part) {
+	if v.opts.Choose != nil && !v.opts.Choose(number) {
 		v.report.SkippedBlocks++
 		v.haveKey = false
 		return nil
 	}
 	if h.Size > r.dec.maxBytes {
 		v.damaged, v.haveKey = true, false
-		return v.found(r.tooLong(h, kind))
+		return v.foundIn(x, r.tooLong(h, kind))
 	}
 	raw, err := v.win.get(v.ctx, at, int(h.Size)+trailerSize)
 	if err != nil {
 		v.damaged, v.haveKey = true, false
-		return v.found(err)
+		return v.foundIn(x, err)
 	}
 	payload, err := r.decodeBlock(v.dec, raw, at, kind)
 	if err != nil {
 		v.damaged, v.haveKey = true, false
-		return v.found(err)
+		return v.foundIn(x, err)
 	}
 	if raw[len(raw)-trailerSize] != byte(CompressionNone) {
 		v.dec = payload
@@ -475,9 +501,28 @@ func (v *verifier) dataBlock(x *indexIter) error {
 	v.report.DataBlocks++
 	if err := v.entries(payload, x); err != nil {
 		v.damaged = true
-		return v.found(err)
+		return v.foundIn(x, err)
 	}
 	return nil
+}
+
+// foundIn is found for damage of the data block that the index entry x points to.
+func (v *verifier) foundIn(x *indexIter, err error) error {
+	if !isDamage(err) {
+		return v.found(err)
+	}
+	e := &BlockError{Err: v.r.named(err), Upper: bytes.Clone(userKey(x.key, x.internal))}
+	if v.haveSep {
+		e.Lower = bytes.Clone(userKey(v.sep, x.internal))
+	}
+	return v.found(e)
+}
+
+func userKey(separator []byte, internal bool) []byte {
+	if internal && len(separator) >= 8 {
+		return separator[:len(separator)-8]
+	}
+	return separator
 }
 
 func (v *verifier) entries(payload []byte, x *indexIter) error {
@@ -539,6 +584,11 @@ func (v *verifier) entries(payload []byte, x *indexIter) error {
 		v.report.Entries++
 		v.rawKeys += uint64(len(it.key))
 		v.rawVals += uint64(len(it.value))
+		if v.opts.OnEntry != nil {
+			if err := v.opts.OnEntry(user, trailer, it.value, at); err != nil {
+				return &stopError{err}
+			}
+		}
 	}
 	if it.err != nil {
 		v.haveKey = false

@@ -35,6 +35,7 @@ type verifySummary struct {
 	Incomplete int64 `json:"incomplete"` // a folder without _metadata; not verified
 	Failed     int64 `json:"failed"`     // could not be verified
 	Findings   int64 `json:"findings"`   // damage and notes
+	Undecoded  int64 `json:"undecoded"`  // snapshots with records that cannot be decoded
 	Objects    int64 `json:"objects"`
 	Bytes      int64 `json:"bytes"`
 }
@@ -42,6 +43,11 @@ type verifySummary struct {
 type verifyOptions struct {
 	all         bool
 	noObjects   bool
+	data        bool
+	sample      string
+	around      []string
+	noOthers    bool
+	classes     string
 	maxFindings int
 }
 
@@ -50,19 +56,30 @@ func newVerify(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "verify [URL]",
 		GroupID: groupCheck,
-		Short:   "Check that a snapshot is whole: structure, files, sizes",
+		Short:   "Check that a snapshot is whole: structure, files, sizes, data",
 		Long: `Check one checkpoint or savepoint, or with --all every one below a root:
 
   - the metadata decodes, and encodes again to the same bytes;
   - key-group ranges, offsets, subtasks and segments fit together;
   - every referenced file is there with the right size.
 
+With --data the state files are read as well: every checksum of RocksDB blocks and
+of compressed streams, every record decoded to its last byte, every key hashed to
+its key group. Files without a checksum of their own are counted: in those only
+what is impossible is found. Damage is told with the operator, the state and the
+key groups that it may have cost, with the other snapshots that name the file and
+with the newest one nearby that is sound. --sample reads a part: with n/t, t runs
+read each block and key group once.
+
 Each finding is one line that names the file, the offset and the field. Damage is
 what keeps a snapshot from being restored as it says; a note is unusual but no
-damage. The exit code is 3 if there is damage. With --all a snapshot that cannot
+damage. The exit code is 3 if there is damage, and else 4 if --data met records
+that cannot be decoded. With --all a snapshot that cannot
 be verified does not stop the others; the exit code is then that of the first
 failure, unless there is damage, which wins.`,
 		Example: `  stateutil verify s3://bucket/checkpoints/7f3c…a1/chk-8841
+  stateutil verify --data hdfs://nn:8020/flink/savepoints/savepoint-5f6b2a-02c1f9a4bb1d
+  stateutil verify --data --sample 3/7 s3://bucket/checkpoints/7f3c…a1/chk-8841
   stateutil verify --all --json /data/flink/checkpoints`,
 		Args:              atMost(1, "URL"),
 		ValidArgsFunction: g.completeURL,
@@ -76,6 +93,14 @@ failure, unless there is damage, which wins.`,
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "verify every snapshot below the URL")
 	cmd.Flags().BoolVar(&o.noObjects, "no-objects", false, "check the metadata alone, not the files")
+	cmd.Flags().BoolVar(&o.data, "data", false, "read the state files: verify every checksum and decode every record")
+	cmd.Flags().StringVar(&o.sample, "sample", "", "with --data: read a `PART`, n/t for the n-th of t equal parts or 5% for a share chosen by lot")
+	cmd.Flags().StringArrayVar(&o.around, "around", nil, "with --data: look for snapshots that share what is damaged below this `URL`, too, as often as needed")
+	cmd.Flags().BoolVar(&o.noOthers, "no-others", false, "with --data: do not look for other snapshots that share what is damaged")
+	cmd.Flags().StringVar(&o.classes, "classes", "", "with --data: read classes that the snapshot does not describe: `FILE` has a type in words on each line")
+	for flag, complete := range map[string]cobra.CompletionFunc{"sample": cobra.NoFileCompletions, "around": g.completeURL} {
+		must(cmd.RegisterFlagCompletionFunc(flag, complete))
+	}
 	cmd.Flags().IntVar(&o.maxFindings, "max-findings", 100, "print at most `N` findings of a snapshot; 0 is all")
 	return cmd
 }
@@ -89,11 +114,18 @@ func (g *global) verify(ctx context.Context, url string, o *verifyOptions) error
 	if err != nil {
 		return err
 	}
+	data, err := g.dataOptions(o)
+	if err != nil {
+		return err
+	}
 	progress := g.progress()
 	defer progress.Stop()
+	if data != nil {
+		data.Progress = watchData(progress)
+	}
 	v := &verifier{
 		g: g, out: g.output(progress), progress: progress,
-		opts: &snapshot.VerifyOptions{Options: opts, NoObjects: o.noObjects, MaxFindings: o.maxFindings, Progress: watch(progress)},
+		opts: &snapshot.VerifyOptions{Options: opts, NoObjects: o.noObjects, MaxFindings: o.maxFindings, Data: data, Progress: watch(progress)},
 	}
 	if o.maxFindings == 0 {
 		v.opts.MaxFindings = -1
@@ -140,6 +172,8 @@ func (g *global) verify(ctx context.Context, url string, o *verifyOptions) error
 	switch {
 	case v.total.Damaged > 0:
 		return &exit.Silent{Code: exit.Damage} // the output says it
+	case err == nil && v.total.Undecoded > 0:
+		return &exit.Silent{Code: exit.Partly}
 	case err != nil && o.all && !g.json:
 		return &exit.Silent{Code: exit.Of(err)} // its line says it
 	}
@@ -168,8 +202,11 @@ func (v *verifier) one(ctx context.Context, loc blobstore.Location) error {
 	if err := v.print(res, strings.TrimSuffix(res.Snapshot, "/"+snapshot.MetadataName)); err != nil {
 		return err
 	}
-	if !res.OK {
+	switch {
+	case !res.OK:
 		return &exit.Silent{Code: exit.Damage}
+	case partly(res):
+		return &exit.Silent{Code: exit.Partly}
 	}
 	return nil
 }
@@ -192,6 +229,9 @@ func (v *verifier) add(ctx context.Context, loc blobstore.Location, name string)
 		v.total.OK++
 	} else {
 		v.total.Damaged++
+	}
+	if partly(res) {
+		v.total.Undecoded++
 	}
 	if v.doc != nil {
 		return v.doc.Element(res)
@@ -271,6 +311,12 @@ func (v *verifier) print(res *snapshot.Verification, name string) error {
 	} else {
 		facts = append(facts, fmt.Sprintf("%s, %s", terminal.Plural(res.Objects, "file", "files"), g.size(res.Bytes)))
 	}
+	if d := res.Data; d != nil {
+		if err := v.printData(d); err != nil {
+			return err
+		}
+		facts = append(facts, v.dataFacts(d)...)
+	}
 	return g.printf(v.out, "%s: %s: %s\n", terminal.Clean(name), verdict, strings.Join(facts, ", "))
 }
 
@@ -297,6 +343,9 @@ func (g *global) findingLine(f *snapshot.Finding, metadataURL string) string {
 		b.WriteByte(' ')
 	}
 	b.WriteString(detail)
+	if where := dataPlace(f); where != "" {
+		b.WriteString("; " + terminal.Clean(where))
+	}
 	if f.Field != "" && !own {
 		b.WriteString("; named by " + terminal.Clean(metadataURL) + ": ")
 		if f.HandleOffset > 0 {
