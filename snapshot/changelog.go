@@ -735,6 +735,7 @@ func (c *changes) emitChanged(ctx context.Context, w *worker, s *changedState) e
 	slices.SortFunc(entries, func(a, b *changedEntry) int {
 		return cmp.Or(cmp.Compare(a.keyGroup, b.keyGroup), bytes.Compare(a.key, b.key), bytes.Compare(a.namespace, b.namespace))
 	})
+	match := c.sc.keyMatch(s.key)
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -742,10 +743,10 @@ func (c *changes) emitChanged(ctx context.Context, w *worker, s *changedState) e
 		if e.done {
 			continue
 		}
-		if c.sc.opts.Key != nil && string(e.key) != string(c.sc.opts.Key) {
+		row.KeyGroup, row.Key, row.Namespace = e.keyGroup, e.key, e.namespace
+		if !match.row(&row) {
 			continue
 		}
-		row.KeyGroup, row.Key, row.Namespace = e.keyGroup, e.key, e.namespace
 		if e.undecidable {
 			if err := w.problem(s.meta.Name, e.keyGroup, errMerge); err != nil {
 				return err
@@ -809,7 +810,7 @@ func (c *changes) emitTimers(ctx context.Context, w *worker, s *changedState, ro
 		return cmp.Or(cmp.Compare(s.timers[a].keyGroup, s.timers[b].keyGroup), cmp.Compare(a, b))
 	})
 	f := &keyedFile{sc: c.sc, op: c.j.operator, subtask: c.j.subtask, name: row.File}
-	r := &stateReader{keyedState: &s.keyedState, dec: row.dec, timerKey: s.comp.key}
+	r := &stateReader{keyedState: &s.keyedState, dec: row.dec, timerKey: s.comp.key, match: c.sc.keyMatch(s.key)}
 	for _, k := range keys {
 		if err := ctx.Err(); err != nil {
 			return err

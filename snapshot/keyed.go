@@ -26,6 +26,7 @@ type keyedFile struct {
 	meta    *serializer.KeyedBackendMeta
 	prefix  int
 	states  []keyedState
+	match   *keyMatch
 }
 
 // keyedState is a state as one handle declares it.
@@ -74,6 +75,7 @@ func (sc *scan) parseKeyedMeta(j handleJob, name string, head []byte) (*keyedFil
 	}
 	f := &keyedFile{sc: sc, op: j.operator, subtask: j.subtask, name: name, meta: meta, prefix: incremental.KeyGroupBytes(j.operator.MaxParallelism)}
 	sc.learn(meta)
+	f.match = sc.keyMatch(meta.Key)
 	f.states = make([]keyedState, len(meta.States))
 	for i := range meta.States {
 		f.addState(&f.states[i], &meta.States[i])
@@ -148,7 +150,7 @@ func (f *keyedFile) decoders(ks *keyedState) *rowDecoders {
 
 // anyWanted reports whether any state of the file is selected.
 func (f *keyedFile) anyWanted() bool {
-	return slices.ContainsFunc(f.states, func(k keyedState) bool { return k.wanted })
+	return !f.match.none && slices.ContainsFunc(f.states, func(k keyedState) bool { return k.wanted })
 }
 
 // keyed splits a managed keyed handle into units.
@@ -238,8 +240,8 @@ func (sc *scan) selectRegions(regions []stream.Region, f *keyedFile) []stream.Re
 
 // keyGroupRange is the range that the options narrow a handle to; nil for all of it.
 func (sc *scan) keyGroupRange(f *keyedFile) *metadata.KeyGroupRange {
-	if sc.opts.Key != nil && f.meta.Key != nil {
-		if kg, err := serializer.KeyGroup(f.meta.Key, sc.opts.Key, int(f.op.MaxParallelism)); err == nil {
+	if f.match.bytes != nil && f.meta.Key != nil {
+		if kg, err := serializer.KeyGroup(f.meta.Key, f.match.bytes, int(f.op.MaxParallelism)); err == nil {
 			return &metadata.KeyGroupRange{Start: int32(kg), Count: 1}
 		}
 	}
@@ -267,8 +269,9 @@ func (f *keyedFile) splitRegions(j handleJob, regions []stream.Region, read func
 // stateReader is what a unit keeps of each state while it reads.
 type stateReader struct {
 	*keyedState
-	dec  *rowDecoders
-	comp compositeKey
+	dec   *rowDecoders
+	comp  compositeKey
+	match *keyMatch
 	// Timers: the element's decoders, for its parts.
 	timerKey, timerNS *serializer.Decoder
 	// A map's parts in one heap value.
@@ -281,6 +284,8 @@ func (f *keyedFile) readers() []stateReader {
 		ks := &f.states[i]
 		r := &rs[i]
 		r.keyedState, r.dec = ks, f.decoders(ks)
+		match := *f.match // with memory of its own
+		r.match = &match
 		plain := f.sc.decode(false)
 		if ks.state.Kind == StateTimer {
 			if ks.key != nil && ks.namespace != nil {
@@ -356,7 +361,7 @@ func (f *keyedFile) emitPair(w *worker, r *stateReader, keyGroup int32, key, val
 			_ = class
 		}
 	}
-	if f.sc.opts.Key != nil && string(row.Key) != string(f.sc.opts.Key) {
+	if !r.match.row(row) {
 		return nil
 	}
 	switch r.state.Kind {
@@ -397,7 +402,7 @@ func (f *keyedFile) emitTimer(w *worker, r *stateReader, t []byte) error {
 		}
 		row.Key, row.Namespace = t[:n:n], t[n:]
 	}
-	if f.sc.opts.Key != nil && string(row.Key) != string(f.sc.opts.Key) {
+	if !r.match.row(row) {
 		return nil
 	}
 	return w.emit(row)
@@ -480,7 +485,7 @@ func (f *keyedFile) emitHeap(w *worker, r *stateReader, keyGroup int32, h *strea
 		return f.emitTimer(w, r, h.Key())
 	}
 	row.Key, row.Namespace, row.Value = h.Key(), h.Namespace(), h.Value()
-	if f.sc.opts.Key != nil && string(row.Key) != string(f.sc.opts.Key) {
+	if !r.match.row(row) {
 		return nil
 	}
 	if r.state.Kind == StateMap && r.mapKey != nil {
@@ -551,7 +556,7 @@ func (sc *scan) database(ctx context.Context, j handleJob, h *metadata.Increment
 		if fam == nil {
 			continue // registered, and nothing was ever written
 		}
-		parts, err := sc.splitFamily(ctx, f, fam, groups)
+		parts, err := sc.splitFamily(ctx, f, ks, fam, groups)
 		if err != nil {
 			return nil, err
 		}
@@ -617,12 +622,12 @@ func intersect(a, b metadata.KeyGroupRange) metadata.KeyGroupRange {
 }
 
 // splitFamily gives the bounds of the parts of one state.
-func (sc *scan) splitFamily(ctx context.Context, f *keyedFile, fam *incremental.Family, groups metadata.KeyGroupRange) ([][2][]byte, error) {
+func (sc *scan) splitFamily(ctx context.Context, f *keyedFile, ks *keyedState, fam *incremental.Family, groups metadata.KeyGroupRange) ([][2][]byte, error) {
 	lower, upper := incremental.KeyGroupBounds(groups, f.op.MaxParallelism)
-	if sc.opts.Key != nil && groups.Count == 1 && f.prefix+len(sc.opts.Key) > 0 {
-		// The key follows the key group; other keys may have it as a prefix, and
-		// they are told apart by their namespace.
-		lower = append(slices.Clone(lower), sc.opts.Key...)
+	if key := f.match.bytes; key != nil && groups.Count == 1 && f.prefix+len(key) > 0 && ks.state.Kind != StateTimer {
+		// The key follows the key group (but in timers, where their time does); other
+		// keys may have it as a prefix, and they are told apart by their namespace.
+		lower = append(slices.Clone(lower), key...)
 		return [][2][]byte{{lower, prefixEnd(lower)}}, nil
 	}
 	var size int64

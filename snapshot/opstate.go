@@ -122,7 +122,7 @@ func (sc *scan) rawKeyed(ctx context.Context, j handleJob, h metadata.KeyedHandl
 		return sc.legacyTimers(ctx, j, src, name, regions)
 	}
 	state := sc.cat.add(j.operator, stateRawKeyed, StateRawKeyed, nil, nil, nil, nil, false)
-	if !sc.wants(state) || sc.opts.Key != nil {
+	if !sc.wants(state) || sc.narrowed() {
 		return nil, nil
 	}
 	return j.single(func(ctx context.Context, w *worker) error {

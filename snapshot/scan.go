@@ -27,6 +27,11 @@ type ScanOptions struct {
 	// is read, and of RocksDB state only the blocks that may hold it. Operator state
 	// is left out.
 	Key []byte
+	// KeyJSON narrows keyed state to one key as well, given as JSON in the form in
+	// which rows show it: each handle's key serializer turns it into bytes, and a
+	// handle whose keys are of another type has no rows. Keys whose bytes do not
+	// follow from their JSON (BigInteger, maps, Kryo) are found by reading all rows.
+	KeyJSON string
 	// Workers is how many goroutines read and decode; 0 is GOMAXPROCS.
 	Workers int
 	// Unordered lets rows come as they are read. Otherwise they come in the order
@@ -125,6 +130,11 @@ func newScan(s *Snapshot, opts *ScanOptions) *scan {
 	if sc.opts.Workers <= 0 {
 		sc.opts.Workers = runtime.GOMAXPROCS(0)
 	}
+	if sc.opts.KeyJSON != "" {
+		if text, err := compactKey(sc.opts.KeyJSON); err == nil {
+			sc.opts.KeyJSON = text
+		}
+	}
 	if sc.opts.Kryo == serializer.KryoAuto {
 		sc.opts.Kryo = serializer.KryoOf(s.Checkpoint.Version)
 	}
@@ -210,7 +220,7 @@ func (sc *scan) jobs() iter.Seq[handleJob] {
 				j.prepare = func(ctx context.Context) ([]*unit, error) { return prepare(ctx, j) }
 				return yield(j)
 			}
-			keyedOnly := sc.opts.Key != nil || sc.opts.KeyGroups != nil
+			keyedOnly := sc.narrowed() || sc.opts.KeyGroups != nil
 			if b, ok := o.Coordinator.(*metadata.ByteStreamHandle); ok && !keyedOnly {
 				if !job(-1, func(_ context.Context, j handleJob) ([]*unit, error) { return sc.coordinator(j, b) }) {
 					return
@@ -243,7 +253,7 @@ func (sc *scan) jobs() iter.Seq[handleJob] {
 				}
 			}
 		}
-		if sc.opts.Key != nil || sc.opts.KeyGroups != nil || sc.opts.Operator != nil && !sc.opts.Operator(&sc.cat.master) {
+		if sc.narrowed() || sc.opts.KeyGroups != nil || sc.opts.Operator != nil && !sc.opts.Operator(&sc.cat.master) {
 			return
 		}
 		for i := range c.MasterStates {

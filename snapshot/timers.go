@@ -128,6 +128,7 @@ func (sc *scan) legacyQueue(w *worker, r *javaio.Reader, state *State, name stri
 	key, ns := serializer.NewDecoder(state.Key, plain), serializer.NewDecoder(state.Namespace, plain)
 	dec := &rowDecoders{key: key, namespace: ns}
 	wanted := sc.wants(state)
+	match := sc.keyMatch(state.Key)
 	for range r.Count(8) {
 		at := region.From + int64(r.Offset())
 		b := r.Peek()
@@ -141,10 +142,13 @@ func (sc *scan) legacyQueue(w *worker, r *javaio.Reader, state *State, name stri
 		}
 		r.Next(n + m)
 		ts := r.I64()
-		if !wanted || sc.opts.Key != nil && string(b[:n]) != string(sc.opts.Key) {
+		if !wanted {
 			continue
 		}
 		w.row = StateRow{State: state, Subtask: w.unit.subtask, KeyGroup: region.KeyGroup, Key: b[:n:n], Namespace: b[n : n+m : n+m], Timestamp: ts, File: name, Offset: at, dec: dec}
+		if !match.row(&w.row) {
+			continue
+		}
 		if err := w.emit(&w.row); err != nil {
 			return &emitError{err}
 		}
