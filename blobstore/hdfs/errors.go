@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -63,6 +64,7 @@ var exceptions = map[string]error{
 	"AuthorizationException":              blobstore.ErrPermission,
 	"AuthenticationException":             blobstore.ErrPermission,
 	"SecurityException":                   blobstore.ErrPermission,
+	"SnapshotAccessControlException":      blobstore.ErrPermission,
 	"InvalidToken":                        blobstore.ErrPermission,
 	"FileAlreadyExistsException":          blobstore.ErrExist,
 	"AlreadyBeingCreatedException":        blobstore.ErrExist,
@@ -84,17 +86,11 @@ var exceptions = map[string]error{
 	"CannotObtainBlockLengthException":    blobstore.ErrTemporary,
 	"LeaseExpiredException":               blobstore.ErrTemporary,
 	"NotReplicatedYetException":           blobstore.ErrTemporary,
-	"ConnectException":                    blobstore.ErrTemporary,
-	"SocketTimeoutException":              blobstore.ErrTemporary,
-	"NoRouteToHostException":              blobstore.ErrTemporary,
-	"ConnectTimeoutException":             blobstore.ErrTemporary,
-	"EOFException":                        blobstore.ErrTemporary,
-	"InterruptedIOException":              blobstore.ErrTemporary,
-	"ClosedChannelException":              blobstore.ErrTemporary,
 	"RpcServerException":                  blobstore.ErrTemporary,
 	"NoNamenodesAvailableException":       blobstore.ErrTemporary,
 	"RouterSafeModeException":             blobstore.ErrTemporary,
 	"ServerTooBusyException":              blobstore.ErrTemporary,
+	"LastBlockNotCompleteException":       blobstore.ErrTemporary,
 	"TooManyRequestsException":            blobstore.ErrTemporary,
 	"ParentNotDirectoryException":         errNotDirectory,
 	"PathIsNotDirectoryException":         errNotDirectory,
@@ -113,12 +109,63 @@ var (
 )
 
 func (e *remoteError) Unwrap() error {
-	// "could only be written to 0 of the 1 minReplication nodes": datanodes are
-	// dead or full, which may pass.
-	if e.class == "IOException" && strings.Contains(e.message, "minReplication nodes") {
+	switch {
+	case e.lostBehind() || e.noDatanode():
 		return blobstore.ErrTemporary
+	case e.class == "SnapshotException" && strings.Contains(e.message, "not a snapshottable directory"):
+		return blobstore.ErrNotExist // of "dir/.snapshot"
 	}
 	return exceptions[e.class]
+}
+
+// lostBehind says whether the server that answered lost the one behind it: a
+// datanode that writes or reads for a WebHDFS client its namenode or the next
+// datanode, HttpFS and routers both. What was asked for may have been done, or
+// will be yet, or not at all.
+func (e *remoteError) lostBehind() bool {
+	switch e.class {
+	case "EOFException", "SocketException", "ConnectException", "ConnectTimeoutException", "SocketTimeoutException", "NoRouteToHostException",
+		"PortUnreachableException", "InterruptedIOException", "ClosedChannelException", "AsynchronousCloseException",
+		"ClosedByInterruptException", "ReadTimeoutException", "WriteTimeoutException":
+		return true
+	case "IOException", "RemoteException":
+		return containsAny(e.message, lostTexts)
+	}
+	return false
+}
+
+// noDatanode says whether datanodes are what is missing. They may be dead or full,
+// or the namenode has not heard of them yet.
+func (e *remoteError) noDatanode() bool {
+	return e.class == "IOException" && (containsAny(e.message, noDatanodeTexts) || e.deafNamenode())
+}
+
+// deafNamenode says whether a namenode that has just become active knows no
+// datanode to send to. If datanodes were excluded it may be that none is left.
+func (e *remoteError) deafNamenode() bool {
+	if e.class != "IOException" || !strings.HasPrefix(e.message, "Failed to find datanode") {
+		return false
+	}
+	_, excluded, _ := strings.Cut(e.message, "excludeDatanodes=")
+	return excluded == "" || excluded == "null"
+}
+
+// Texts of a plain IOException, from Hadoop's NetUtils and ipc.Client, and the
+// kernel's for a connection that broke.
+var lostTexts = []string{
+	"Failed on local exception", "Couldn't set up IO streams", "Connection reset", "Broken pipe", "Premature EOF",
+	"The client is stopped", "connection is closed", "Connection is closed", "Filesystem closed",
+	"EOFException", "ConnectException", "ClosedChannelException", "SocketTimeoutException", "NoRouteToHostException",
+}
+
+// Those of BlockManager, DataStreamer, DFSOutputStream and DFSInputStream.
+var noDatanodeTexts = []string{
+	"minReplication nodes", "Unable to create new block", "Could not get block locations", "All datanodes ", "Failed to replace a bad datanode",
+	"Tried pipeline recovery", "Got error, status", "does not have enough number of replicas", "Could not obtain block", "Failed to find datanode",
+}
+
+func containsAny(s string, texts []string) bool {
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(s, t) })
 }
 
 // isClass says whether err is an exception of one of the classes.
@@ -136,7 +183,9 @@ func isClass(err error, classes ...string) bool {
 }
 
 // tryOther says whether another namenode, or the same a little later, may answer
-// better: it is standby, just starting, or did not answer at all.
+// better: it is standby, just starting, did not answer at all, or stands before
+// one that did not. All that is asked of namenodes may be asked twice: store.go
+// and writer.go know what a rename or a removal that was done already looks like.
 func tryOther(err error) bool {
 	var e *remoteError
 	if errors.As(err, &e) {
@@ -146,10 +195,8 @@ func tryOther(err error) bool {
 			return true
 		case "SafeModeException": // at start it ends by itself
 			return !strings.Contains(e.message, "turned on manually")
-		case "IOException": // a namenode that became active and has not heard of its datanodes
-			return strings.HasPrefix(e.message, "Failed to find datanode")
 		}
-		return false
+		return e.lostBehind() || e.deafNamenode()
 	}
 	return isTransport(err)
 }

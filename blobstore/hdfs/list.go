@@ -27,8 +27,8 @@ var errStop = errors.New("the consumer has enough")
 // run lists from the deepest folder that the prefix names.
 func (l *listing) run() {
 	dir := l.opts.Prefix[:strings.LastIndexByte(l.opts.Prefix, '/')+1]
-	if dir != "" && checkName(strings.TrimSuffix(dir, "/"), blobstore.ValidName) != nil {
-		return // no such folder can be
+	if dir != "" && checkName(strings.TrimSuffix(dir, "/"), blobstore.ValidName) != nil || !possible(l.opts.Prefix) {
+		return // no such folder, and no such name, can be
 	}
 	if err := l.walk(dir); err != nil && err != errStop {
 		l.yield(blobstore.Info{}, err)
@@ -106,9 +106,9 @@ func sortedEntries(ctx context.Context, b backend, dir, prefix string) iter.Seq2
 			}
 			return true
 		}
-		after := justBefore(prefix)
+		cursor, last := justBefore(prefix), ""
 		for {
-			p, err := b.list(ctx, dir, after)
+			p, err := b.list(ctx, dir, cursor)
 			if err != nil {
 				yield(status{}, err)
 				return
@@ -118,11 +118,12 @@ func sortedEntries(ctx context.Context, b backend, dir, prefix string) iter.Seq2
 					yield(status{}, errNotDirectory)
 					return
 				}
-				if err := checkEntry(s.name, after); err != nil {
+				// Not after the first cursor: /.reserved begins at the start whatever is asked.
+				if err := checkEntry(s.name, last); err != nil {
 					yield(status{}, fmt.Errorf("listing %s: %w", dir, err))
 					return
 				}
-				after = s.name
+				cursor, last = s.name, s.name
 				if !strings.HasPrefix(s.name, prefix) {
 					if prefix != "" && signedLess(prefix, s.name) {
 						release("")
@@ -176,8 +177,11 @@ func signedLess(a, b string) bool {
 }
 
 // justBefore is a cursor below all names with a prefix, and above most others: in
-// the server's order names with a common prefix lie together.
+// the server's order names with a common prefix lie together. It is one that every
+// server takes, whatever the prefix: made of its start as far as that is the start
+// of a name, valid UTF-8 of at most maxPart bytes and without NUL.
 func justBefore(prefix string) string {
+	prefix = nameStart(prefix)
 	n := len(prefix)
 	if n == 0 {
 		return ""
@@ -191,6 +195,32 @@ func justBefore(prefix string) string {
 	for n--; n > 0 && !utf8.RuneStart(prefix[n]); n-- {
 	}
 	return prefix[:n]
+}
+
+// nameStart is the longest start of s that a name can have and that ends with a
+// whole character.
+func nameStart(s string) string {
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == 0 || r == utf8.RuneError && n == 1 || i+n > maxPart {
+			return s[:i]
+		}
+		i += n
+	}
+	return s
+}
+
+// possible says whether a name of HDFS, which is valid UTF-8, can begin with s:
+// a prefix may end within a character.
+func possible(s string) bool {
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			return !utf8.FullRuneInString(s[i:])
+		}
+		i += n
+	}
+	return true
 }
 
 // entry is a directory entry with the text that it is sorted by.

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +52,9 @@ func entryOf(m map[string]status, s status) map[string]status {
 
 func (f *fakeNames) list(_ context.Context, dir, after string) (page, error) {
 	f.calls++
+	if err := acceptable(after); err != nil {
+		return page{}, err
+	}
 	if f.beforeOp != nil {
 		f.beforeOp(dir)
 	}
@@ -70,6 +74,20 @@ func (f *fakeNames) list(_ context.Context, dir, after string) (page, error) {
 		p = f.lie(p)
 	}
 	return p, nil
+}
+
+// acceptable refuses what a namenode or its web server refuses as a cursor, or
+// takes for something else.
+func acceptable(after string) error {
+	switch {
+	case !utf8.ValidString(after):
+		return fmt.Errorf("HTTP status 400: %q is not UTF-8", after)
+	case strings.ContainsRune(after, 0) || strings.HasPrefix(after, "/"):
+		return fmt.Errorf("the cursor %q", after)
+	case len(after) > maxPart+2:
+		return fmt.Errorf("HTTP status 414: a cursor of %d bytes", len(after))
+	}
+	return nil
 }
 
 func listAll(t *testing.T, b backend, o blobstore.ListOptions) []string {
@@ -132,7 +150,7 @@ func TestListingMatchesASortedSet(t *testing.T) {
 			if rnd.IntN(2) == 0 {
 				s += "/" + word(1)
 			}
-			return s[:rnd.IntN(len(s)+1)] + []string{"", "/", "\xff"}[rnd.IntN(3)]
+			return s[:rnd.IntN(len(s)+1)] + []string{"", "", "/", "\xff", "-", "\x00", "\xc3", "é", strings.Repeat("z", 300)}[rnd.IntN(9)]
 		}
 		for range 20 {
 			o := blobstore.ListOptions{Delimiter: rnd.IntN(2) == 0}
@@ -219,9 +237,17 @@ func TestListingRefusesBadPages(t *testing.T) {
 }
 
 func TestCursorIsBelowThePrefix(t *testing.T) {
-	for _, prefix := range []string{"a", "chk-1", "0", "00", "!", "\x01", "é", "日本", "aé", "a\x7f", "~", ":", "a/"[:1]} {
+	for _, prefix := range []string{
+		"a", "chk-1", "0", "00", "!", "\x01", "é", "日本", "aé", "a\x7f", "~", ":", "a/"[:1],
+		"\xc3", "a\xc3", "é\xc3", "\xe6\x97", "x\xe6\x97", "\x00", "a\x00", "a\x00b", "\U0010ffff", "\U0010ffff\xf4\x8f",
+		strings.Repeat("n", 255), strings.Repeat("n", 256), strings.Repeat("é", 127) + "a\xc3", strings.Repeat("é", 200), strings.Repeat("0", 1<<20),
+	} {
 		c := justBefore(prefix)
 		require.True(t, c == "" || signedLess(c, prefix), "%q is not below %q", c, prefix)
-		require.False(t, strings.HasPrefix(c, "/"), "%q means a path to the server", c)
+		require.NoError(t, acceptable(c), "%q", prefix)
+		require.True(t, possible(prefix))
+	}
+	for _, prefix := range []string{"\xff", "\xc3-", "a\xc3\xc3", "\x80", "é\xe6-\x97", "\xed\xa0\x80", "\xf4\x90"} {
+		require.False(t, possible(prefix), "%q", prefix)
 	}
 }

@@ -103,6 +103,19 @@ func checkName(name string, valid func(string) error) error {
 	return nil
 }
 
+// validNewName also refuses what the namenode keeps for itself, whatever is there.
+func validNewName(name string) error {
+	if err := blobstore.ValidNewName(name); err != nil {
+		return err
+	}
+	for i, part := range strings.Split(name, "/") {
+		if part == ".snapshot" || i == 0 && part == ".reserved" {
+			return fmt.Errorf("%w: HDFS keeps %q for itself", blobstore.ErrInvalidName, part)
+		}
+	}
+	return nil
+}
+
 func (s *store) Stat(ctx context.Context, name string) (blobstore.Info, error) {
 	st, err := s.stat(ctx, name)
 	if err != nil {

@@ -121,8 +121,17 @@ func (w *web) address(base, path, op string, params url.Values) string {
 	case w.krb == nil:
 		q.Set("user.name", w.cfg.user)
 	}
-	u := url.URL{Path: "/webhdfs/v1" + path}
-	return base + u.EscapedPath() + "?" + q.Encode()
+	return base + "/webhdfs/v1" + escapePath(path) + "?" + q.Encode()
+}
+
+// escapePath escapes each part of a path for itself. url.URL leaves ";" as it is,
+// with which a server begins a part's parameters: it takes ".;" for ".".
+func escapePath(path string) string {
+	parts := strings.Split(path, "/")
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return strings.Join(parts, "/")
 }
 
 // namenode asks the active namenode, and gives its answer to decode if that is a
@@ -468,10 +477,13 @@ func (w *web) open(ctx context.Context, path string, offset, length int64, fileI
 				continue
 			}
 		}
-		if failures++; failures >= webTries || !tryOther(err) {
+		// A datanode that has lost the namenode may find it again as late as we would.
+		var remote *remoteError
+		patient := errors.As(err, &remote) && time.Now().Before(until)
+		if failures++; !tryOther(err) || failures >= webTries && !patient {
 			return nil, st, err
 		}
-		if err := sleep(ctx, firstPause<<failures); err != nil {
+		if err := sleep(ctx, min(firstPause<<min(failures, 6), maxPause)); err != nil {
 			return nil, st, err
 		}
 	}
@@ -655,7 +667,8 @@ func (u *webUpload) discard() {
 // sweep removes the file of an upload that broke, some times: the datanode may
 // make it a moment after it was removed.
 func (u *webUpload) sweep() {
-	broken := isTransport(u.err) || errors.Is(u.err, context.Canceled)
+	var remote *remoteError
+	broken := isTransport(u.err) || errors.Is(u.err, context.Canceled) || errors.As(u.err, &remote) && remote.lostBehind()
 	if !broken || u.w.uploads.Err() != nil { // or the store is closed: it is left behind
 		return
 	}

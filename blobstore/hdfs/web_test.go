@@ -50,6 +50,11 @@ func newFakeWeb(t testing.TB) *fakeWeb {
 
 func (f *fakeWeb) open(t testing.TB, config ...string) *store {
 	t.Setenv("HADOOP_CONF_DIR", "")
+	return f.openHere(t, config...)
+}
+
+// openHere is open with the environment as it is, for parallel tests.
+func (f *fakeWeb) openHere(t testing.TB, config ...string) *store {
 	opts := &blobstore.Options{Config: map[string]string{KeyRetryMillis: "400"}}
 	for i := 0; i < len(config); i += 2 {
 		opts.Config[config[i]] = config[i+1]

@@ -19,7 +19,7 @@ func (s *store) Create(ctx context.Context, name string, opts *blobstore.WriteOp
 }
 
 func (s *store) create(ctx context.Context, name string, opts *blobstore.WriteOptions) (*writer, error) {
-	if err := s.begin(name, blobstore.ValidNewName); err != nil {
+	if err := s.begin(name, validNewName); err != nil {
 		return nil, err
 	}
 	w := &writer{s: s, ctx: ctx, name: name, replay: replay{max: s.cfg.replayBytes}}
@@ -195,8 +195,12 @@ func (w *writer) worthRestart(err error) bool {
 	if !errors.As(err, &remote) {
 		return errors.Is(err, blobstore.ErrTemporary)
 	}
-	if remote.class == "SafeModeException" || remote.class == "StandbyException" {
-		return tryOther(err)
+	switch {
+	case tryOther(err):
+		// Nobody knows whether the file is there, or whole: it may never have been made.
+		return true
+	case remote.class == "SafeModeException": // set by an administrator
+		return false
 	}
 	if _, serr := w.s.b.stat(w.ctx, w.temp); errors.Is(serr, blobstore.ErrNotExist) {
 		return false

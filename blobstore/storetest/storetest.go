@@ -116,6 +116,7 @@ var cases = []struct {
 	{"IfAbsent", testIfAbsent},
 	{"IfAbsentRace", testIfAbsentRace},
 	{"ListOrder", testListOrder},
+	{"ListBounds", testListBounds},
 	{"ListPages", testListPages},
 	{"ListAbsent", testListAbsent},
 	{"ListStops", testListStops},
@@ -296,6 +297,7 @@ var OddNames = []string{
 	"tab\there", "new\nline", "carriage\rreturn", "esc\x1bape", "del\x7f", "\x01",
 	"ümläut", "\u00e9", "e\u0301", "日本語", "🦦", "\u200b", "\ufeffbom", "ﬀ", "\u2028", "\U0010ffff",
 	"key=1/dt=2024-01-01/x", "__0x41__", "x.attrs", "_metadata", "._metadata.inprogress.1", "_entropy_/x",
+	"part/.;", "part/..;", ".;/x", "..;/x", ";", "a;b=c/x", "%2e", "%2e%2e/x", "%00", "\ufffd", "\uffff",
 	".tidemark-short.tmp", "s3:/x", "http:", strings.Repeat("n", 200), strings.Repeat("long/", 60) + "end",
 }
 
@@ -346,7 +348,31 @@ func testInvalidNames(e *env) {
 			e.fails(e.Copy(e.ctx(), n, "a/b", nil), blobstore.ErrInvalidName, "copy to %q", n)
 		}
 	}
+	// Whether a name that is not UTF-8 can be there depends on the store. It has one
+	// clear answer, not the server's that it does not understand.
+	for _, n := range []string{"\xff", "\xc3", "\xc3-", "a/\xc3", "\xe6\x97", "\xed\xa0\x80", "a\xff/b"} {
+		_, err := e.Open(e.ctx(), n)
+		e.clear(err, blobstore.ErrNotExist, "open %q", n)
+		_, err = e.OpenRange(e.ctx(), n, 1, 1)
+		e.clear(err, blobstore.ErrNotExist, "open %q", n)
+		_, err = e.Stat(e.ctx(), n)
+		e.clear(err, blobstore.ErrNotExist, "stat %q", n)
+		e.clear(e.Delete(e.ctx(), n), nil, "delete %q", n)
+		e.clear(e.DeleteAll(e.ctx(), []string{n}), nil, "delete all %q", n)
+		if e.Capabilities().ServerCopy {
+			e.clear(e.Copy(e.ctx(), "c", n, nil), blobstore.ErrNotExist, "copy %q", n)
+		}
+	}
 	require.Equal(e.T, []string{"a/b"}, e.names(nil))
+}
+
+// clear is for names that a store may hold or refuse: the error is ErrInvalidName
+// or the given one.
+func (e *env) clear(err, absent error, args ...any) {
+	e.Helper()
+	if e.check(err); !errors.Is(err, blobstore.ErrInvalidName) {
+		require.ErrorIs(e.T, err, absent, args...)
+	}
 }
 
 func testEmptyObject(e *env) {
@@ -741,6 +767,31 @@ func testListOrder(e *env) {
 			for _, d := range []bool{false, true} {
 				o := &blobstore.ListOptions{Prefix: p, StartAfter: a, Delimiter: d}
 				require.Equal(e.T, names(e, model.List(e.ctx(), o)), e.names(o), "%+v", *o)
+			}
+		}
+	}
+}
+
+// testListBounds lists from and below what can be no name: bounds are bytes.
+func testListBounds(e *env) {
+	all := e.usable([]string{"a", "a-b", "d/d!", "d/é", "d!", "é/d!", "é/日/x", "é-", "ê", "日", "日本", "🦦", "z"})
+	e.putAll(all)
+	model := modelOf(all)
+	bounds := []string{
+		// a character cut off, alone and followed by another
+		"\xc3", "\xc3-", "\xc3\xa9", "\xc3\xa9\xc3", "\xc3\xc3", "\xc3/", "\xe6\x97", "\xe6\x97-", "\xe6\x97\xa5\xe6", "\xf0\x9f\xa6", "\xf0\x9f\xa6/",
+		"d/\xc3", "d/\xc3-", "d/\xff", "é/\xe6", "é/\xe6-", "é/\xe6\x97\xa5/\xff", "a\xff/b",
+		// no start of a character at all
+		"\x80", "\xa9", "\xff", "a\xff", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80",
+		// what else no name has, or no store takes
+		"\x00", "a\x00", "a\x00b", "\x00/", "d/\x00", "d\x00/x", "\x01", "\x7f", ":", "a:", "a:b", "d/:", "a:/x", ".", "..", "./", "../", "d/.", "d/..", "d/../", "/", "//", "d//", "d//d", "\\",
+		"%", "%41", "%c3", "a?b", "a#b", "a&b=c", ";", "a;b",
+		strings.Repeat("a", 256), strings.Repeat("n", 1100), strings.Repeat("d/", 600), "d/" + strings.Repeat("é", 300),
+	}
+	for _, b := range bounds {
+		for _, o := range []blobstore.ListOptions{{Prefix: b}, {StartAfter: b}, {Prefix: "d/", StartAfter: b}, {Prefix: b, StartAfter: b}, {Prefix: b, StartAfter: "a"}} {
+			for _, o.Delimiter = range []bool{false, true} {
+				require.Equal(e.T, names(e, model.List(e.ctx(), &o)), e.names(&o), "%+q", o)
 			}
 		}
 	}
