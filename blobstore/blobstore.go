@@ -39,6 +39,9 @@ var (
 	ErrDataCorrupt = errors.New("checksum mismatch in the store")
 	ErrClosed      = errors.New("closed")
 	ErrNotEmpty    = errors.New("directory is not empty")
+	// ErrSettings is the caller's mistake: an unknown parameter in a URL, or a value
+	// there or in Options.Config that a driver cannot use.
+	ErrSettings = errors.New("wrong settings")
 )
 
 // Info is what a store knows of an object or, in a listing with delimiter, of

@@ -52,7 +52,7 @@ func openLocal(_ context.Context, loc Location, opts *Options) (Store, error) {
 	s := &localStore{loc: loc.Root(), sync: true, logger: opts.Logger}
 	q, err := url.ParseQuery(loc.Query)
 	if err != nil {
-		return nil, &Error{Op: "open", URL: loc.String(), Err: errors.New("bad query")}
+		return nil, &Error{Op: "open", URL: loc.String(), Err: fmt.Errorf("%w: bad query", ErrSettings)}
 	}
 	for k, v := range q {
 		switch {
@@ -61,7 +61,7 @@ func openLocal(_ context.Context, loc Location, opts *Options) (Store, error) {
 		case k == "fsync" && v[0] == "on":
 		default:
 			return nil, &Error{Op: "open", URL: loc.String(),
-				Err: fmt.Errorf("unknown parameter %q: a local path takes fsync=on or fsync=off", k)}
+				Err: fmt.Errorf("%w: unknown URL parameter %q: a local path takes fsync=on or fsync=off", ErrSettings, k)}
 		}
 	}
 	return s, nil

@@ -3,6 +3,7 @@ package blobstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -33,7 +34,7 @@ func init() { Register(openMem, "mem") }
 
 func openMem(_ context.Context, loc Location, _ *Options) (Store, error) {
 	if loc.Query != "" {
-		return nil, &Error{Op: "open", URL: loc.String(), Err: errors.New("a memory store takes no parameters")}
+		return nil, &Error{Op: "open", URL: loc.String(), Err: fmt.Errorf("%w: a memory store takes no URL parameters", ErrSettings)}
 	}
 	memMu.Lock()
 	defer memMu.Unlock()

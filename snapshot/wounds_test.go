@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -269,6 +270,37 @@ func TestHandlesConfigureNothing(t *testing.T) {
 			require.NotContains(t, e, "SECRET")
 		}
 	}
+}
+
+// TestTrustedStoreDoesNotAnswer: a snapshot is opened all the same, since its
+// metadata is at hand. Its files are not, which is an error and no damage.
+func TestTrustedStoreDoesNotAnswer(t *testing.T) {
+	f, other := memFixture(t), memFixture(t)
+	c := healthy(f)
+	incrementalOf(c).Shared[0].Handle = absolute(other.url("ckp/"+jobB+"/shared/x"), 100)
+	f.write(chk5, c)
+	gone := errors.New("no route to host")
+	f.pool = blobstore.NewPool(nil, func(s blobstore.Store) blobstore.Store {
+		if s.URL() != other.root.String() {
+			return s
+		}
+		return blobstore.NewFaults(blobstore.Fault{Err: gone}).Wrap(s)
+	})
+	t.Cleanup(func() { f.pool.Close() })
+	opts := &Options{Trust: []string{other.root.String()}}
+	s, err := Open(context.Background(), f.pool, f.loc(chk5), opts)
+	require.NoError(t, err)
+	require.Nil(t, s.Relocation)
+	require.Equal(t, other.url("ckp/"+jobB+"/shared/x"), s.Resolve(incrementalOf(c).Shared[0].Handle).Location.String())
+	_, err = Check(context.Background(), s, nil)
+	require.ErrorIs(t, err, gone)
+
+	// A store that cannot be named is the caller's mistake, and an end of the context
+	// is not for guessing.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = Open(ctx, f.pool, f.loc(chk5), opts)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestTrust(t *testing.T) {

@@ -45,6 +45,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -251,9 +252,14 @@ func (o oauth) credential(base azcore.ClientOptions) (azcore.TokenCredential, er
 	return azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: base})
 }
 
-// check refuses names that no store has.
+// check refuses names that no store has, and those that no blob can have: names
+// are Unicode, and the service has nothing better to say of others than status 400.
 func (s *store) check(op, name string) error {
-	if err := objectstore.CheckName(name); err != nil {
+	err := objectstore.CheckName(name)
+	if err == nil && !utf8.ValidString(name) {
+		err = fmt.Errorf("%w: not UTF-8", blobstore.ErrInvalidName)
+	}
+	if err != nil {
 		return &blobstore.Error{Op: op, URL: s.url + "/" + name, Err: err}
 	}
 	return nil

@@ -363,29 +363,91 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-// The only namenode goes away and comes back.
+// The only namenode goes away and comes back, while writers are in all states:
+// whatever became of their files, what can be written again ends well, and what
+// cannot either does or fails for the time being. Nothing is left of any.
 func TestNamenodeRestart(t *testing.T) {
 	c := mainCluster(t)
 	both(t, func(t *testing.T, scheme string) {
 		s, dir := c.openRoot(t, scheme, KeyRetryMillis, "40000"), c.newDir(t)
-		data := pattern(100_000, 7)
-		put(t, s, dir+"/x", data)
-		w, err := s.Create(t.Context(), dir+"/w", nil)
-		require.NoError(t, err)
-		_, err = w.Write(data)
-		require.NoError(t, err)
+		unkept := c.openRoot(t, scheme, KeyRetryMillis, "40000", KeyReplayBytes, "1000")
+		small, large := pattern(100_000, 7), pattern(3<<20, 8)
+		put(t, s, dir+"/x", small)
+		type upload struct {
+			name string
+			data []byte
+			w    blobstore.Writer
+			err  error
+		}
+		var all []*upload
+		begin := func(s *store, state string, data []byte, written int) *upload {
+			u := &upload{name: fmt.Sprintf("%s/%s-%d", dir, state, len(all)), data: data}
+			var err error
+			u.w, err = s.Create(t.Context(), u.name, nil)
+			require.NoError(t, err)
+			_, err = u.w.Write(data[:written])
+			require.NoError(t, err)
+			all = append(all, u)
+			return u
+		}
+		begin(s, "small", small, len(small))
+		begin(s, "half", small, 50_000)
+		begin(s, "large", large, 2<<20)
+		begin(unkept, "large-unkept", large, 2<<20)
+		begin(unkept, "small-unkept", small, 50_000)
+		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == len(all) }, 10*time.Second, 20*time.Millisecond, "their files are there")
+		for range 4 { // of these nobody knows how far they have come
+			begin(s, "empty", small, 0)
+			begin(s, "racing", small, len(small))
+		}
+		var wg sync.WaitGroup
+		end := func(u *upload, written int) {
+			wg.Go(func() {
+				if _, u.err = u.w.Write(u.data[written:]); u.err == nil {
+					u.err = u.w.Commit()
+				}
+			})
+		}
+		for range 4 {
+			u := begin(s, "committing", small, len(small))
+			all = all[:len(all)-1]
+			end(u, len(u.data))
+			all = append(all, u)
+		}
 		c.do(t, "kill-nn 0")
-		restarted := make(chan struct{})
-		go func() {
-			defer close(restarted)
+		wg.Go(func() {
 			time.Sleep(2 * time.Second)
 			c.do(t, "restart-nn 0")
-		}()
-		took := soon(t, 40*time.Second, func() { requireObject(t, s, dir+"/x", data) })
+		})
+		took := soon(t, 40*time.Second, func() { requireObject(t, s, dir+"/x", small) })
 		t.Logf("read through a restart in %s", took)
-		require.NoError(t, w.Commit())
-		requireObject(t, s, dir+"/w", data)
-		<-restarted
+		for _, u := range all {
+			switch state := strings.TrimPrefix(u.name, dir+"/"); {
+			case strings.HasPrefix(state, "committing"):
+			case strings.HasPrefix(state, "large"):
+				end(u, 2<<20)
+			case strings.HasPrefix(state, "half"), strings.HasPrefix(state, "small-unkept"):
+				end(u, 50_000)
+			case strings.HasPrefix(state, "empty"):
+				end(u, 0)
+			default:
+				end(u, len(u.data))
+			}
+		}
+		wg.Wait()
+		for _, u := range all {
+			if strings.Contains(u.name, "unkept") && u.err != nil {
+				t.Log(u.err)
+				require.ErrorIs(t, u.err, blobstore.ErrTemporary)
+				require.ErrorContains(t, u.err, "more than is kept")
+				_, err := s.Stat(t.Context(), u.name)
+				require.ErrorIs(t, err, blobstore.ErrNotExist)
+				continue
+			}
+			require.NoError(t, u.err)
+			requireObject(t, s, u.name, u.data)
+		}
+		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == 0 }, 10*time.Second, 100*time.Millisecond, "nothing is left")
 	})
 }
 

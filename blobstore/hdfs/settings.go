@@ -79,11 +79,11 @@ func newSettings(loc blobstore.Location, opts *blobstore.Options) (*settings, er
 	}
 	query, err := url.ParseQuery(loc.Query)
 	if err != nil {
-		return nil, fmt.Errorf("bad query: %w", blobstore.ErrInvalidName)
+		return nil, errors.New("bad query")
 	}
 	for key := range query {
 		if key != "user" && key != "webhdfs" {
-			return nil, fmt.Errorf("query parameter %q: known are user and webhdfs: %w", key, blobstore.ErrInvalidName)
+			return nil, fmt.Errorf("unknown URL parameter %q: this store knows user, webhdfs", key)
 		}
 	}
 	s := &settings{
@@ -262,7 +262,7 @@ func (s *settings) addresses(c conf, web []string) error {
 		authority = def.Authority
 	}
 	if strings.ContainsRune(authority, '@') {
-		return fmt.Errorf("user information in the URL: say ?user=NAME: %w", blobstore.ErrInvalidName)
+		return errors.New("user information in the URL: say ?user=NAME")
 	}
 	var err error
 	switch s.loc.Scheme {
@@ -303,7 +303,7 @@ func (s *settings) addresses(c conf, web []string) error {
 	for _, w := range s.web {
 		u, err := url.Parse(w)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-			return fmt.Errorf("the address of WebHDFS must be http://HOST:PORT or https://HOST:PORT: %w", blobstore.ErrInvalidName)
+			return errors.New("the address of WebHDFS must be http://HOST:PORT or https://HOST:PORT")
 		}
 	}
 	return nil
@@ -352,7 +352,7 @@ func withPort(hosts []string, port string) ([]string, error) {
 		}
 		host, p, err := net.SplitHostPort(h)
 		if _, perr := strconv.ParseUint(p, 10, 16); err != nil || perr != nil || host == "" {
-			return nil, fmt.Errorf("namenode %q is no host or host:port: %w", h, blobstore.ErrInvalidName)
+			return nil, fmt.Errorf("namenode %q is no host or host:port", h)
 		}
 		out = append(out, h)
 	}

@@ -31,7 +31,7 @@ func open(_ context.Context, loc blobstore.Location, opts *blobstore.Options) (b
 func openStore(loc blobstore.Location, opts *blobstore.Options) (*store, error) {
 	cfg, err := newSettings(loc, opts)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", blobstore.ErrSettings, err)
 	}
 	var b backend
 	if loc.Scheme == "hdfs" {

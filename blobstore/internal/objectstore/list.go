@@ -174,12 +174,15 @@ func (l *Lister) wanted(in blobstore.Info, prefix string) bool {
 	return false
 }
 
-// validPart gives s up to its first byte that is not UTF-8, and whether a valid
-// name can begin with s: it may end in the middle of a character.
+// validPart gives s up to its first byte that is NUL or not UTF-8, and whether a
+// valid name can begin with s: it may end in the middle of a character.
 func validPart(s string) (part string, possible bool) {
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 {
+		switch {
+		case r == 0:
+			return s[:i], false
+		case r == utf8.RuneError && n == 1:
 			return s[:i], !utf8.FullRuneInString(s[i:])
 		}
 		i += n

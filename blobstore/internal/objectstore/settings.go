@@ -144,7 +144,7 @@ func (s *Settings) Endpoint(plain bool, keys ...string) string {
 
 func (s *Settings) fail(format string, args ...any) {
 	if s.err == nil {
-		s.err = fmt.Errorf(format, args...)
+		s.err = fmt.Errorf("%w: %w", blobstore.ErrSettings, fmt.Errorf(format, args...))
 	}
 }
 
@@ -165,5 +165,5 @@ func (s *Settings) Err() error {
 	}
 	slices.Sort(unknown)
 	slices.Sort(s.known)
-	return fmt.Errorf("unknown URL parameter %q: this store knows %s", unknown[0], strings.Join(slices.Compact(s.known), ", "))
+	return fmt.Errorf("%w: unknown URL parameter %q: this store knows %s", blobstore.ErrSettings, unknown[0], strings.Join(slices.Compact(s.known), ", "))
 }

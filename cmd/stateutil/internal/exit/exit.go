@@ -93,7 +93,7 @@ func Of(err error) Code {
 		return Damage
 	case errors.Is(err, blobstore.ErrPermission), errors.Is(err, fs.ErrPermission):
 		return AccessDenied
-	case errors.Is(err, blobstore.ErrUnknownScheme), errors.Is(err, blobstore.ErrInvalidName):
+	case errors.Is(err, blobstore.ErrUnknownScheme), errors.Is(err, blobstore.ErrInvalidName), errors.Is(err, blobstore.ErrSettings):
 		return Usage
 	case errors.Is(err, snapshot.ErrNoneUsable):
 		return Damage

@@ -32,6 +32,7 @@ func TestOf(t *testing.T) {
 		"denied":              {wrap(blobstore.ErrPermission), AccessDenied},
 		"scheme":              {wrap(blobstore.ErrUnknownScheme), Usage},
 		"name":                {wrap(blobstore.ErrInvalidName), Usage},
+		"settings":            {wrap(fmt.Errorf("%w: %w", blobstore.ErrSettings, fs.ErrNotExist)), Usage},
 		"own code wins":       {wrap(With(Usage, fs.ErrNotExist)), Usage},
 		"reported":            {wrap(&Silent{Damage}), Damage},
 		"cancelled":           {wrap(context.Canceled), Interrupted},
