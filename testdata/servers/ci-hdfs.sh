@@ -25,4 +25,4 @@ eval "$out"
 unset HADOOP_CONF_DIR # the tests name their servers
 trap '$here/stop.sh "$TIDEMARK_TEST_HDFS_PID"' EXIT
 trap 'exit 130' INT TERM
-go test -count=1 -run TestEveryStoreSaysTheSame ./cmd/stateutil
+TIDEMARK_STORES="hdfs webhdfs" go test -count=1 -run TestEveryStoreSaysTheSame ./cmd/stateutil

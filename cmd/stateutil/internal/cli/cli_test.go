@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/exit"
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/settings"
 	"github.com/tidemark/tidemark/internal/testdata"
@@ -114,6 +115,17 @@ func TestCompletion(t *testing.T) {
 	require.Contains(t, complete(t, "insp"), "inspect")
 	require.Contains(t, complete(t, "inspect", "mem:"), "mem://")
 	require.Empty(t, complete(t, "inspect", dir+"/nothing"))
+	blobstore.Register(func(ctx context.Context, loc blobstore.Location, _ *blobstore.Options) (blobstore.Store, error) {
+		s := blobstore.NewMem()
+		w, err := s.Create(ctx, "ck/y", nil)
+		if err != nil {
+			return nil, err
+		}
+		return s, w.Commit()
+	}, "completed")
+	require.Equal(t, []string{"completed://b/ck/"}, complete(t, "inspect", "completed://b/c"))
+	require.Equal(t, []string{"completed://b/ck/y"}, complete(t, "inspect", "completed://b/ck/"))
+	require.Empty(t, complete(t, "inspect", "completed://b/ck?endpoint=http://h/"), "the slashes of parameters are none of a path")
 	t.Chdir(dir)
 	require.Equal(t, []string{"chk-1/", "chk-2/", "shared/"}, complete(t, "ls", ""))
 }

@@ -22,7 +22,9 @@ func newCompletion(g *global) *cobra.Command {
 		Long: `Print the completion script for bash, zsh, fish or powershell. It completes
 commands, flags and their values, local paths, and the folders of stores: the
 store is asked for one listing, for at most two seconds, with the credentials
-that the environment or the configuration gives.`,
+that the environment or the configuration gives. From the "?" of a URL on there
+is nothing to complete, since a shell only adds to a word: an endpoint that is
+wanted while completing belongs into the environment or the configuration.`,
 		Example: `  source <(stateutil completion bash)
   stateutil completion bash > /etc/bash_completion.d/stateutil
   stateutil completion zsh > "${fpath[1]}/_stateutil"
@@ -76,7 +78,7 @@ func (g *global) completeURL(cmd *cobra.Command, _ []string, word string) ([]str
 				found = append(found, url)
 			}
 		}
-	} else {
+	} else if !strings.Contains(word, "?") { // a shell cannot put anything before the parameters
 		done := make(chan []string, 1)
 		// In a goroutine: a store that hangs beyond its context must not hang the shell.
 		go func() { done <- g.completeStore(ctx, word) }()

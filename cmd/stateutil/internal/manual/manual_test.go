@@ -38,14 +38,17 @@ func TestManPage(t *testing.T) {
 	}
 }
 
-func TestGroffTakesThePages(t *testing.T) {
+// TestTroffTakesThePages asks our own reader and, where there is one, groff as well.
+func TestTroffTakesThePages(t *testing.T) {
 	groff, err := exec.LookPath("groff")
-	if err != nil {
-		t.Skip("no groff")
-	}
 	for _, cmd := range Commands(command()) {
+		page := Man(cmd)
+		require.Empty(t, lintRoff(string(page)), cmd.CommandPath())
+		if err != nil {
+			continue
+		}
 		run := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z")
-		run.Stdin = bytes.NewReader(Man(cmd))
+		run.Stdin = bytes.NewReader(page)
 		out, err := run.CombinedOutput()
 		require.NoError(t, err)
 		require.Empty(t, string(out), "warnings of %s", cmd.CommandPath())
