@@ -341,9 +341,9 @@ func TestLocalRoot(t *testing.T) {
 	require.Error(t, WriteAll(ctx, file, "y", nil, nil))
 
 	_, err = Open(ctx, "file://"+base+"?fsync=maybe", nil)
-	require.ErrorContains(t, err, `unknown parameter "fsync"`)
+	require.ErrorContains(t, err, `unknown URL parameter "fsync"`)
 	_, err = Open(ctx, "file://"+base+"?secret=SECRET", nil)
-	require.ErrorContains(t, err, `unknown parameter "secret"`)
+	require.ErrorContains(t, err, `unknown URL parameter "secret"`)
 	require.NotContains(t, err.Error(), "SECRET")
 }
 
