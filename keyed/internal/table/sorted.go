@@ -1,0 +1,313 @@
+package table
+
+import (
+	"sync"
+
+	"github.com/tidwall/btree"
+)
+
+// Pair is an entry of a map.
+type Pair[A, B any] struct {
+	Key   A
+	Value B
+}
+
+// Sorted is the content of one map state's key: a sorted run, or a tree from
+// treeFrom entries on.
+type Sorted struct {
+	run  Run // off is the tree's number if tree
+	tree bool
+}
+
+// Len is the number of entries.
+func (s Sorted) Len() int { return int(s.run.n) }
+
+const (
+	treeFrom = 65 // entries
+	runTo    = 32 // and back
+	scanTo   = 12 // entries are compared one by one
+)
+
+// SortedStore holds the maps of a state. Small ones are runs of an Arena, larger
+// ones are B-trees with copy-on-write nodes.
+//
+// Methods belong to the owner, except Frozen.
+type SortedStore[A comparable, B any] struct {
+	arena *Arena[Pair[A, B]]
+	order func(a, b A) int
+	equal func(a, b A) bool // nil: ==
+
+	mu    sync.RWMutex // guards the slice, not the trees
+	trees []*btree.BTreeG[Pair[A, B]]
+	free  []uint32
+	limbo []limboRun
+}
+
+// NewSortedStore is an empty store. order sorts the keys; equal is nil where ==
+// tells whether keys are the same.
+func NewSortedStore[A comparable, B any](views *Views, order func(a, b A) int, equal func(a, b A) bool) *SortedStore[A, B] {
+	return &SortedStore[A, B]{arena: NewArena[Pair[A, B]](views), order: order, equal: equal}
+}
+
+// search gives where a key stands or belongs in a sorted run.
+func (st *SortedStore[A, B]) search(p []Pair[A, B], key A) (int, bool) {
+	lo, hi := 0, len(p)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		switch c := st.order(p[mid].Key, key); {
+		case c < 0:
+			lo = mid + 1
+		case c > 0:
+			hi = mid
+		default:
+			return mid, true
+		}
+	}
+	return lo, false
+}
+
+// find gives where a key stands.
+func (st *SortedStore[A, B]) find(p []Pair[A, B], key A) (int, bool) {
+	if st.equal == nil && len(p) <= scanTo {
+		for i := range p {
+			if p[i].Key == key {
+				return i, true
+			}
+		}
+		return 0, false
+	}
+	return st.search(p, key)
+}
+
+// Get gives the value of a key.
+func (st *SortedStore[A, B]) Get(s Sorted, key A) (v B, ok bool) {
+	if s.tree {
+		p, ok := st.trees[s.run.off].Get(Pair[A, B]{Key: key})
+		return p.Value, ok
+	}
+	p := st.arena.Get(s.run)
+	if i, ok := st.find(p, key); ok {
+		return p[i].Value, true
+	}
+	return v, false
+}
+
+// Put sets the value of a key.
+func (st *SortedStore[A, B]) Put(s Sorted, key A, v B) Sorted {
+	if s.tree {
+		s = st.thaw(s)
+		t := st.trees[s.run.off]
+		t.Set(Pair[A, B]{key, v})
+		s.run.n = uint32(t.Len())
+		return s
+	}
+	p := st.arena.Get(s.run)
+	i, ok := st.find(p, key)
+	if ok {
+		if !st.arena.Frozen(s.run) {
+			p[i].Value = v
+			return s
+		}
+		to := st.arena.Alloc(len(p))
+		q := st.arena.Get(to)
+		copy(q, p)
+		q[i].Value = v
+		st.arena.Free(s.run)
+		return Sorted{run: to}
+	}
+	if len(p) > 0 && st.order(p[len(p)-1].Key, key) < 0 {
+		i = len(p)
+	} else {
+		i, _ = st.search(p, key)
+	}
+	if len(p)+1 >= treeFrom {
+		return st.plant(s, Pair[A, B]{key, v})
+	}
+	if i == len(p) { // behind the end no view looks
+		s.run = st.arena.Append1(s.run, Pair[A, B]{key, v})
+		return s
+	}
+	if s.run.used && !st.arena.Frozen(s.run) && len(p) < 1<<s.run.class {
+		p = p[:len(p)+1]
+		copy(p[i+1:], p[i:])
+		p[i] = Pair[A, B]{key, v}
+		s.run.n++
+		return s
+	}
+	to := st.arena.Alloc(len(p) + 1)
+	q := st.arena.Get(to)
+	copy(q, p[:i])
+	q[i] = Pair[A, B]{key, v}
+	copy(q[i+1:], p[i:])
+	st.arena.Free(s.run)
+	return Sorted{run: to}
+}
+
+// Remove removes a key that may be there.
+func (st *SortedStore[A, B]) Remove(s Sorted, key A) (Sorted, bool) {
+	if s.tree {
+		if _, ok := st.trees[s.run.off].Get(Pair[A, B]{Key: key}); !ok {
+			return s, false
+		}
+		s = st.thaw(s)
+		t := st.trees[s.run.off]
+		t.Delete(Pair[A, B]{Key: key})
+		s.run.n = uint32(t.Len())
+		if t.Len() > runTo {
+			return s, true
+		}
+		to := st.arena.Alloc(t.Len())
+		q := st.arena.Get(to)[:0]
+		t.Scan(func(p Pair[A, B]) bool {
+			q = append(q, p)
+			return true
+		})
+		st.fell(s.run.off)
+		return Sorted{run: to}, true
+	}
+	p := st.arena.Get(s.run)
+	i, ok := st.find(p, key)
+	if !ok {
+		return s, false
+	}
+	if len(p) == 1 {
+		st.arena.Free(s.run)
+		return Sorted{}, true
+	}
+	// A run that is mostly empty moves to a smaller one.
+	if st.arena.Frozen(s.run) || s.run.class >= 2 && (len(p)-1)*4 <= 1<<s.run.class {
+		to := st.arena.Alloc(len(p) - 1)
+		q := st.arena.Get(to)
+		copy(q, p[:i])
+		copy(q[i:], p[i+1:])
+		st.arena.Free(s.run)
+		return Sorted{run: to}, true
+	}
+	copy(p[i:], p[i+1:])
+	clear(p[len(p)-1:])
+	s.run.n--
+	return s, true
+}
+
+// Each calls f for each entry in order until it returns false, beginning with the
+// first key that is not below from, if from is not nil. The map must not change
+// meanwhile.
+func (st *SortedStore[A, B]) Each(s Sorted, from *A, f func(k A, v B) bool) {
+	if s.tree {
+		visit := func(p Pair[A, B]) bool { return f(p.Key, p.Value) }
+		if from != nil {
+			st.trees[s.run.off].Ascend(Pair[A, B]{Key: *from}, visit)
+		} else {
+			st.trees[s.run.off].Scan(visit)
+		}
+		return
+	}
+	p := st.arena.Get(s.run)
+	if from != nil {
+		i, _ := st.search(p, *from)
+		p = p[i:]
+	}
+	for i := range p {
+		if !f(p[i].Key, p[i].Value) {
+			return
+		}
+	}
+}
+
+// Run is the content of a small map, in order; ok is false for a tree.
+func (st *SortedStore[A, B]) Run(s Sorted) (p []Pair[A, B], ok bool) {
+	if s.tree {
+		return nil, false
+	}
+	return st.arena.Get(s.run), true
+}
+
+// Frozen calls f for each entry of a map that a view holds. Any goroutine may
+// call it.
+func (st *SortedStore[A, B]) Frozen(s Sorted, f func(k A, v B) bool) {
+	if !s.tree {
+		for _, p := range st.arena.At(s.run) {
+			if !f(p.Key, p.Value) {
+				return
+			}
+		}
+		return
+	}
+	st.mu.RLock()
+	t := st.trees[s.run.off]
+	st.mu.RUnlock()
+	t.Scan(func(p Pair[A, B]) bool { return f(p.Key, p.Value) })
+}
+
+// Free gives a map back.
+func (st *SortedStore[A, B]) Free(s Sorted) {
+	if s.tree {
+		st.fell(s.run.off)
+		return
+	}
+	st.arena.Free(s.run)
+}
+
+// plant makes a tree of a full run and one more entry.
+func (st *SortedStore[A, B]) plant(s Sorted, more Pair[A, B]) Sorted {
+	t := btree.NewBTreeGOptions(func(a, b Pair[A, B]) bool { return st.order(a.Key, b.Key) < 0 }, btree.Options{NoLocks: true, Degree: 16})
+	for _, p := range st.arena.Get(s.run) {
+		t.Load(p)
+	}
+	t.Set(more)
+	st.arena.Free(s.run)
+	return Sorted{run: Run{off: st.add(t), n: uint32(t.Len()), epoch: st.arena.views.epoch}, tree: true}
+}
+
+// thaw makes a tree that may change: of a frozen one a copy that shares its nodes.
+func (st *SortedStore[A, B]) thaw(s Sorted) Sorted {
+	if !st.arena.Frozen(s.run) {
+		return s
+	}
+	t := st.trees[s.run.off].Copy()
+	old := s.run.off
+	s.run.off, s.run.epoch = st.add(t), st.arena.views.epoch
+	st.fell(old)
+	return s
+}
+
+func (st *SortedStore[A, B]) add(t *btree.BTreeG[Pair[A, B]]) uint32 {
+	st.recycle()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if n := len(st.free); n > 0 {
+		off := st.free[n-1]
+		st.free = st.free[:n-1]
+		st.trees[off] = t
+		return off
+	}
+	st.trees = append(st.trees, t)
+	return uint32(len(st.trees) - 1)
+}
+
+// fell gives a tree's number back, as soon as no view can read it.
+func (st *SortedStore[A, B]) fell(off uint32) {
+	v := st.arena.views
+	if v.newest.Load() != 0 {
+		st.limbo = append(st.limbo, limboRun{epoch: v.epoch, off: off})
+		return
+	}
+	st.drop(off)
+}
+
+func (st *SortedStore[A, B]) drop(off uint32) {
+	st.mu.Lock()
+	st.trees[off] = nil
+	st.mu.Unlock()
+	st.free = append(st.free, off)
+}
+
+func (st *SortedStore[A, B]) recycle() {
+	oldest := st.arena.views.oldest.Load()
+	n := 0
+	for n < len(st.limbo) && n < 8 && st.limbo[n].epoch <= oldest {
+		st.drop(st.limbo[n].off)
+		n++
+	}
+	st.limbo = st.limbo[n:]
+}
