@@ -124,15 +124,17 @@ func (a *Arena[T]) Frozen(r Run) bool {
 	return newest != 0 && r.epoch <= newest
 }
 
-// Replace gives a run with n elements of any content in place of another, the same
-// one if its room may be used.
-func (a *Arena[T]) Replace(r Run, n int) Run {
+// Resize gives a run with n elements of any content in place of another: the same
+// one if its room may be used, else a new one, and the other is still to be freed.
+func (a *Arena[T]) Resize(r Run, n int) (to Run, same bool) {
 	if r.used && n <= 1<<r.class && n*4 > 1<<r.class && !a.Frozen(r) {
+		if n < int(r.n) {
+			clear(a.room(r.off, r.class)[n:r.n])
+		}
 		r.n = uint32(n)
-		return r
+		return r, true
 	}
-	a.Free(r)
-	return a.Alloc(n)
+	return a.Alloc(n), false
 }
 
 // Append adds elements behind a run: in place if there is room, since who reads a

@@ -22,10 +22,16 @@ type Sorted struct {
 // Len is the number of entries.
 func (s Sorted) Len() int { return int(s.run.n) }
 
+// SmallMap is the most entries of a map that is no tree.
+const SmallMap = 64
+
+// Large reports whether a map is a tree.
+func (s Sorted) Large() bool { return s.tree }
+
 const (
-	treeFrom = 65 // entries
-	runTo    = 32 // and back
-	scanTo   = 12 // entries are compared one by one
+	treeFrom = SmallMap + 1 // entries
+	runTo    = 32           // and back
+	scanTo   = 12           // entries are compared one by one
 )
 
 // SortedStore holds the maps of a state. Small ones are runs of an Arena, larger
@@ -310,4 +316,51 @@ func (st *SortedStore[A, B]) recycle() {
 		n++
 	}
 	st.limbo = st.limbo[n:]
+}
+
+// From is the end of a small map that begins with the first key not below from.
+func (st *SortedStore[A, B]) From(s Sorted, from A) []Pair[A, B] {
+	p := st.arena.Get(s.run)
+	i, _ := st.search(p, from)
+	return p[i:]
+}
+
+// Hold is Each of a map that may change meanwhile: f sees it as it is now.
+func (st *SortedStore[A, B]) Hold(s Sorted, from *A, f func(k A, v B) bool) {
+	if !s.tree {
+		p := st.arena.Get(s.run)
+		if from != nil {
+			p = st.From(s, *from)
+		}
+		for _, e := range append([]Pair[A, B](nil), p...) {
+			if !f(e.Key, e.Value) {
+				return
+			}
+		}
+		return
+	}
+	// The tree goes on under its number; what is iterated shares its nodes.
+	t := st.trees[s.run.off].Copy()
+	visit := func(p Pair[A, B]) bool { return f(p.Key, p.Value) }
+	if from != nil {
+		t.Ascend(Pair[A, B]{Key: *from}, visit)
+	} else {
+		t.Scan(visit)
+	}
+}
+
+// FrozenGet is Get of a map that a view holds. Any goroutine may call it.
+func (st *SortedStore[A, B]) FrozenGet(s Sorted, key A) (v B, ok bool) {
+	if s.tree {
+		st.mu.RLock()
+		t := st.trees[s.run.off]
+		st.mu.RUnlock()
+		p, ok := t.Get(Pair[A, B]{Key: key})
+		return p.Value, ok
+	}
+	p := st.arena.At(s.run)
+	if i, ok := st.find(p, key); ok {
+		return p[i].Value, true
+	}
+	return v, false
 }

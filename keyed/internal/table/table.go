@@ -235,3 +235,28 @@ func (t *Table[K, N, V]) RefOf(group int, next uint32) Ref {
 
 // Groups are the first key group and their count.
 func (t *Table[K, N, V]) Groups() (first, count int) { return t.first, len(t.shards) }
+
+// Load adds or replaces an entry. Loads of different key groups may go on at a time;
+// nothing else may, until Loaded.
+func (t *Table[K, N, V]) Load(group int, hash uint32, key K, ns N, v V) (e *Entry[K, N, V], added bool) {
+	sh := &t.shards[group-t.first]
+	if e, _ := t.Find(group, hash, key, ns); e != nil {
+		e.Val = v
+		return e, false
+	}
+	return t.at(sh, t.insert(sh, hash, key, ns, v, 0)), true
+}
+
+// Loaded ends loading.
+func (t *Table[K, N, V]) Loaded() {
+	t.live = 0
+	for i := range t.shards {
+		t.live += t.shards[i].live
+	}
+}
+
+// Live reports whether the entry is there.
+func (e *Entry[K, N, V]) Live() bool { return e.ver&1 != 0 }
+
+// Number is the entry's number in its key group.
+func (r Ref) Number() uint32 { return r.num }

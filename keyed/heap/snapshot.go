@@ -1,0 +1,116 @@
+package heap
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tidemark/tidemark/keyed"
+	"github.com/tidemark/tidemark/serializer"
+	"github.com/tidemark/tidemark/snapshot/stream"
+)
+
+// snap is a snapshot of the backend.
+type snap[K comparable] struct {
+	*view[K]
+	id int64
+	at int64 // milliseconds, for TTL
+
+	mu       sync.RWMutex // read by writers, written by release
+	released bool
+}
+
+// Write implements keyed.Snapshot.
+func (s *snap[K]) Write(ctx context.Context, w io.Writer, opts *keyed.WriteOptions) (*keyed.Written, error) {
+	out, err := s.write(ctx, w, opts)
+	if err != nil {
+		return nil, fmt.Errorf("keyed: snapshot %d: %w", s.id, err)
+	}
+	return out, nil
+}
+
+func (s *snap[K]) write(ctx context.Context, w io.Writer, opts *keyed.WriteOptions) (*keyed.Written, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.released {
+		return nil, keyed.ErrClosed
+	}
+	start := time.Now()
+	var o keyed.WriteOptions
+	if opts != nil {
+		o = *opts
+	}
+	b := s.b
+	metas := make([]serializer.StateMeta, len(s.states))
+	for i, st := range s.states {
+		metas[i] = *st.Meta()
+	}
+	format := stream.HeapFormat
+	if o.Format == keyed.FormatCanonical {
+		format = stream.CanonicalFormat
+	}
+	stop := &stopper{ctx: ctx, closed: b.closed.Load, w: w}
+	kw, err := stream.NewKeyedWriter(stop, stream.KeyedWriterOptions{
+		Format: format, Key: b.keys.Serializer.Type(), States: metas,
+		KeyGroups: b.KeyGroups(), MaxParallelism: b.MaxParallelism(), Compress: o.Compress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for g := b.env.First; g < b.env.First+b.env.Count; g++ {
+		if err := stop.check(); err != nil {
+			return nil, err
+		}
+		if err := kw.KeyGroup(int32(g)); err != nil {
+			return nil, err
+		}
+		for i, st := range s.states {
+			if err := st.Write(kw, i, s.w, g, s.at); err != nil {
+				return nil, fmt.Errorf("state %s: %w", metas[i].Name, err)
+			}
+		}
+	}
+	offsets, err := kw.Finish()
+	if err != nil {
+		return nil, err
+	}
+	b.metrics.Add(keyed.MetricSnapshotBytes, kw.Size())
+	b.metrics.Time(keyed.MetricSnapshotAsync, time.Since(start))
+	return &keyed.Written{Offsets: offsets, Bytes: kw.Size(), Format: o.Format, KeyGroups: b.KeyGroups(), States: metas}, nil
+}
+
+// Release implements keyed.Snapshot. It waits for a Write that goes on.
+func (s *snap[K]) Release() {
+	s.release()
+	s.b.untrack(s)
+}
+
+func (s *snap[K]) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = true
+	s.close()
+}
+
+// stopper is a writer that ends with a context or the backend.
+type stopper struct {
+	ctx    context.Context
+	closed func() bool
+	w      io.Writer
+}
+
+func (s *stopper) check() error {
+	if s.closed() {
+		return keyed.ErrClosed
+	}
+	return s.ctx.Err()
+}
+
+func (s *stopper) Write(p []byte) (int, error) {
+	if err := s.check(); err != nil {
+		return 0, err
+	}
+	return s.w.Write(p)
+}

@@ -1,0 +1,220 @@
+package keyed
+
+import (
+	"fmt"
+	"hash/maphash"
+	"reflect"
+	"sync"
+	"unsafe"
+
+	"github.com/tidemark/tidemark/metadata"
+	"github.com/tidemark/tidemark/serializer"
+)
+
+// Key is a key with what every state needs of it: its hash and its key group,
+// computed once. It is made by Backend.Key and is of use for states of backends with
+// the same max parallelism in the same process.
+type Key[K comparable] struct {
+	key   K
+	hash  uint32
+	group uint16
+}
+
+// Value is the key itself.
+func (k Key[K]) Value() K { return k.key }
+
+// Group is its key group.
+func (k Key[K]) Group() int { return int(k.group) }
+
+// At is a key in a namespace.
+type At[K, N comparable] struct {
+	Key       K
+	Namespace N
+}
+
+// seed makes the hashes of this process different from those of others, so that
+// nobody can choose keys that collide.
+var seed = maphash.MakeSeed()
+
+// Keys makes the Keys of a backend. Methods may be called from any goroutine.
+type Keys[K comparable] struct {
+	Serializer serializer.Serializer[K]
+
+	max    int
+	groups metadata.KeyGroupRange
+	java   func(K) int32
+	codec  codec[K]
+}
+
+// NewKeys prepares to make keys for the max parallelism and range of a Config. The
+// error is that of a type that is no key in Flink, or of a range out of bounds.
+func NewKeys[K comparable](c Config[K]) (*Keys[K], error) {
+	if c.Key == nil {
+		return nil, fmt.Errorf("keyed: a key serializer is needed")
+	}
+	java, err := serializer.HashFunc(c.Key, c.HashRules)
+	if err != nil {
+		return nil, fmt.Errorf("keyed: %w", err)
+	}
+	k := &Keys[K]{Serializer: c.Key, max: c.MaxParallelism, groups: c.KeyGroups, java: java, codec: codecOf(c.Key)}
+	if k.max == 0 {
+		k.max = 128
+	}
+	if k.max < 1 || k.max > 1<<15 {
+		return nil, fmt.Errorf("keyed: max parallelism %d is not from 1 to 32768", k.max)
+	}
+	if k.groups == (metadata.KeyGroupRange{}) {
+		k.groups.Count = int32(k.max)
+	}
+	if g := k.groups; g.Start < 0 || g.Count < 1 || int64(g.Start)+int64(g.Count) > int64(k.max) {
+		return nil, fmt.Errorf("keyed: key groups %d to %d are not in a max parallelism of %d", g.Start, g.End(), k.max)
+	}
+	return k, nil
+}
+
+// Make makes a Key.
+func (k *Keys[K]) Make(key K) Key[K] {
+	return Key[K]{key, k.codec.hash32(key), uint16(serializer.AssignKeyGroup(k.java(key), k.max))}
+}
+
+// MaxParallelism is the number of key groups over all subtasks.
+func (k *Keys[K]) MaxParallelism() int { return k.max }
+
+// KeyGroups is the range of the backend.
+func (k *Keys[K]) KeyGroups() metadata.KeyGroupRange { return k.groups }
+
+// KeyGroupError says that a key belongs to another subtask.
+type KeyGroupError struct {
+	Key    any
+	Group  int
+	Groups metadata.KeyGroupRange
+}
+
+func (e *KeyGroupError) Error() string {
+	return fmt.Sprintf("keyed: key %v is of key group %d, which is not in %d to %d of this subtask", e.Key, e.Group, e.Groups.Start, e.Groups.End())
+}
+
+// codec is a serializer with a hash and an equality of its values. Where == is not
+// that of the serialized form (times, floats, pointers), both go by the bytes.
+type codec[T comparable] struct {
+	ser   serializer.Serializer[T]
+	plain bool
+	empty bool // all values are the same
+}
+
+func codecOf[T comparable](s serializer.Serializer[T]) codec[T] {
+	var zero T
+	return codec[T]{s, plain(reflect.TypeFor[T]()), unsafe.Sizeof(zero) == 0}
+}
+
+// plain tells whether == of a type is equality of what is serialized.
+func plain(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.String:
+		return true
+	case reflect.Array:
+		return plain(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); !plain(f.Type) || f.Tag.Get("flink") == "-" || !f.IsExported() && f.Type.Size() > 0 {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+var scratch = sync.Pool{New: func() any { return new([2][]byte) }}
+
+func (c *codec[T]) hash32(v T) uint32 {
+	if c.empty {
+		return 0
+	}
+	var h uint64
+	if c.plain {
+		h = maphash.Comparable(seed, v)
+	} else {
+		s := scratch.Get().(*[2][]byte)
+		s[0] = c.ser.Append(s[0][:0], v)
+		h = maphash.Bytes(seed, s[0])
+		scratch.Put(s)
+	}
+	return uint32(h) ^ uint32(h>>32)
+}
+
+func (c *codec[T]) equal(a, b T) bool {
+	if c.plain || c.empty {
+		return a == b
+	}
+	s := scratch.Get().(*[2][]byte)
+	defer scratch.Put(s)
+	s[0], s[1] = c.ser.Append(s[0][:0], a), c.ser.Append(s[1][:0], b)
+	return string(s[0]) == string(s[1])
+}
+
+// order compares by the serialized form, byte by byte: the order in which a map
+// state is iterated, and that of RocksDB.
+func (c *codec[T]) order() func(a, b T) int {
+	for _, f := range []any{
+		func(a, b int64) int { return compare(uint64(a), uint64(b)) },
+		func(a, b int32) int { return compare(uint32(a), uint32(b)) },
+		func(a, b int16) int { return compare(uint16(a), uint16(b)) },
+		func(a, b int8) int { return compare(uint8(a), uint8(b)) },
+		orderStrings,
+	} {
+		if f, ok := f.(func(a, b T) int); ok && basicOrder(c.ser.Type().Kind) {
+			return f
+		}
+	}
+	ser := c.ser
+	return func(a, b T) int {
+		s := scratch.Get().(*[2][]byte)
+		defer scratch.Put(s)
+		s[0], s[1] = ser.Append(s[0][:0], a), ser.Append(s[1][:0], b)
+		return compare(string(s[0]), string(s[1]))
+	}
+}
+
+func basicOrder(k serializer.Kind) bool {
+	switch k {
+	case serializer.KindLong, serializer.KindInt, serializer.KindShort, serializer.KindByte, serializer.KindString:
+		return true
+	}
+	return false
+}
+
+func compare[T uint8 | uint16 | uint32 | uint64 | string](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// orderStrings is the order of StringSerializer's bytes: the varint of the length
+// first. ASCII strings of up to 126 bytes, the usual ones, are compared as they are.
+func orderStrings(a, b string) int {
+	if len(a) < 127 && len(b) < 127 && isASCII(a) && isASCII(b) {
+		if len(a) != len(b) {
+			return compare(uint8(len(a)), uint8(len(b)))
+		}
+		return compare(a, b)
+	}
+	s := scratch.Get().(*[2][]byte)
+	defer scratch.Put(s)
+	s[0], s[1] = serializer.AppendString(s[0][:0], a), serializer.AppendString(s[1][:0], b)
+	return compare(string(s[0]), string(s[1]))
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
