@@ -73,7 +73,8 @@ func (e *EncodeError) Unwrap() error { return e.Err }
 // the type, or what JSON in the forms of AppendJSON or of flink-verify's
 // descriptions decodes to: numbers as json.Number, float64 or strings, bytes as
 // {"base64":…} or a hex string, dates and times in ISO 8601, a row as an array or
-// object of its fields with or without "row_kind", a POJO as an object. Errors are
+// object of its fields with or without "row_kind", a POJO as an object; a field
+// that is left out of one is zero if it is a number, boolean or char, else null. Errors are
 // *EncodeError, and dst is returned as it was.
 //
 // Types that only their class can write (Kryo, Java, opaque) are an error.
@@ -664,6 +665,20 @@ func (t *Type) either(v any) (right bool, x any, err error) {
 	return false, nil, t.refuse(v)
 }
 
+// initial is what a field holds that nothing was ever put into. Whether a number
+// may be null its serializer does not tell, but a primitive must not be.
+func (t *Type) initial() any {
+	switch t.enc {
+	case encBool:
+		return false
+	case encI8, encI16, encI32, encI64, encF32, encF64:
+		return int64(0)
+	case encChar:
+		return uint16(0)
+	}
+	return nil
+}
+
 // parted are the fields of v in t's order. kind and class are what v says.
 func (t *Type) parted(v any) (parts []any, kind RowKind, class string, err error) {
 	byName := func(get func(name string) (any, bool), n int) error {
@@ -718,7 +733,27 @@ func (t *Type) parted(v any) (parts []any, kind RowKind, class string, err error
 			parts, _, _, err = t.parted(x["fields"])
 			return parts, RowKind(i), "", err
 		}
-		err = byName(func(name string) (any, bool) { v, ok := x[name]; return v, ok }, n)
+		if k, ok := x["@row_kind"].(string); ok && t.Kind == KindRow {
+			i := slices.Index(rowKinds[:], k)
+			if i < 0 {
+				return nil, 0, "", &EncodeError{Type: t, Err: fmt.Errorf("has the row kind %q", k)}
+			}
+			kind = RowKind(i)
+			n--
+		}
+		if err = byName(func(name string) (any, bool) { v, ok := x[name]; return v, ok }, n); err != nil || t.Kind != KindPOJO {
+			break
+		}
+		for k := range parts {
+			if _, ok := x[t.fieldName(k)]; !ok && !t.Fields[k].Missing {
+				parts[k] = t.Fields[k].Type.initial()
+			}
+		}
+	case string:
+		if x != "" || t.Kind != KindPOJO { // flink-verify writes an object without fields so
+			return nil, 0, "", t.refuse(v)
+		}
+		return t.parted(map[string]any{})
 	default:
 		return nil, 0, "", t.refuse(v)
 	}

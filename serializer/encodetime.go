@@ -15,7 +15,7 @@ func (t *Type) moment(v any) (secs int64, nanos int32, err error) {
 	case time.Time:
 		return v.Unix(), int32(v.Nanosecond()), nil
 	case string:
-		secs, nanos, ok := parseMoment(v, t.Kind == KindInstant || t.Kind == KindTimestampLTZ)
+		secs, nanos, ok := parseMoment(v, t.Kind == KindInstant || t.Kind == KindTimestampLTZ || t.Kind == KindSQLTimestamp)
 		if !ok {
 			return 0, 0, &EncodeError{Type: t, Err: fmt.Errorf("%q is not in ISO 8601 form", v)}
 		}

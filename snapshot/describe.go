@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
 )
 
@@ -24,6 +25,9 @@ import (
 //	ttl, last_access   a state with TTL and the milliseconds of each value's last access
 //	namespace_type, namespace   of states and entries whose namespace is not void
 //	service            of timers that are not a process function's own
+//	key_group          of entries whose key's hash code only its class can compute
+//	serializer, key_serializer, namespace_serializer
+//	                   serializer snapshots of types that words do not tell, in hex
 //	raw_keyed, raw_operator, coordinator, coordinator_version   bytes in hex
 //
 // Entries are sorted by the text of their keys. All of it is held in memory.
@@ -55,12 +59,14 @@ func Describe(ctx context.Context, s *Snapshot, opts *ScanOptions, w io.Writer) 
 type description struct {
 	operators map[int]*describedOperator
 	classes   map[string]string // type words by Java class
+	parsed    serializer.Classes
 	v         describer
 }
 
 type describedOperator struct {
 	op     *StateOperator
 	key    *serializer.Type
+	groups bool // entries tell their key group: nothing else does
 	states map[string]*describedState
 	timers []describedEntry
 	raw    []describedEntry
@@ -76,6 +82,7 @@ type describedState struct {
 // describedEntry is an entry in parts, each as JSON.
 type describedEntry struct {
 	key, namespace []byte
+	namespaceType  *serializer.Type // of a timer, where it is not void
 	value          []byte
 	pairs          [][]byte // of a map
 	access         string
@@ -101,6 +108,7 @@ func (d *description) state(st *State) *describedState {
 	o := d.operator(st.Operator)
 	if st.Kind.Keyed() && o.key == nil && st.Key != nil {
 		o.key = st.Key
+		o.groups = serializer.Hashable(st.Key, nil) != nil
 		d.learn(st.Key)
 	}
 	switch st.Kind {
@@ -164,6 +172,7 @@ func (d *description) row(r *StateRow) error {
 		}
 		if !isVoid(r.State.Namespace) && r.Namespace != nil {
 			e.namespace = bytes.Clone(d.v.value(r.dec.namespace, r.Namespace))
+			e.namespaceType = r.State.Namespace
 		}
 		o.timers = append(o.timers, e)
 		return nil
@@ -273,6 +282,7 @@ func (d *description) rowValue(r *StateRow) []byte {
 }
 
 func (d *description) write(w *bufio.Writer) {
+	d.parseClasses()
 	w.WriteString("{\"format\": 1,\n")
 	if len(d.classes) > 0 {
 		w.WriteString(" \"classes\": [")
@@ -295,13 +305,14 @@ func (d *description) write(w *bufio.Writer) {
 			w.WriteString(",\n  ")
 		}
 		first = false
-		o.write(w)
+		d.writeOperator(w, o)
 	}
 	w.WriteString("]}\n")
 }
 
-func (o *describedOperator) write(w *bufio.Writer) {
-	if o.op.UID != "" {
+func (d *description) writeOperator(w *bufio.Writer, o *describedOperator) {
+	// A uid stands for its hash, which a job may have set to something else.
+	if o.op.UID != "" && metadata.OperatorIDFromUID(o.op.UID).String() == o.op.ID {
 		w.WriteString(`{"uid": ` + quoted(o.op.UID))
 	} else {
 		w.WriteString(`{"uid_hash": ` + quoted(o.op.ID))
@@ -323,12 +334,13 @@ func (o *describedOperator) write(w *bufio.Writer) {
 	slices.SortFunc(others, byName)
 	if o.key != nil || len(keyed) > 0 || len(o.timers) > 0 {
 		w.WriteString(",\n   \"keyed\": {\"key_type\": " + quoted(words(o.key)))
+		writeMember(w, "key_serializer", d.notInWords(words(o.key), nil, o.key))
 		w.WriteString(",\n    \"states\": [")
 		for i, st := range keyed {
 			if i > 0 {
 				w.WriteString(",\n     ")
 			}
-			st.writeKeyed(w)
+			d.writeKeyed(w, o, st)
 		}
 		w.WriteString("]")
 		if len(o.timers) > 0 {
@@ -340,11 +352,15 @@ func (o *describedOperator) write(w *bufio.Writer) {
 				if i > 0 {
 					w.WriteString(",\n     ")
 				}
-				w.WriteString(`{"key": ` + string(t.key) + `, "time": ` + strconv.FormatInt(t.time, 10) + `, "domain": ` + quoted(t.domain))
+				w.WriteString(`{"key": ` + string(t.key))
+				o.writeKeyGroup(w, t.keyGroup)
+				w.WriteString(`, "time": ` + strconv.FormatInt(t.time, 10) + `, "domain": ` + quoted(t.domain))
 				if t.service != "user-timers" {
 					w.WriteString(`, "service": ` + quoted(t.service))
 				}
 				if t.namespace != nil {
+					w.WriteString(`, "namespace_type": ` + quoted(words(t.namespaceType)))
+					writeMember(w, "namespace_serializer", d.notInWords(words(t.namespaceType), nil, t.namespaceType))
 					w.WriteString(`, "namespace": ` + string(t.namespace))
 				}
 				w.WriteString("}")
@@ -359,7 +375,7 @@ func (o *describedOperator) write(w *bufio.Writer) {
 			if i > 0 {
 				w.WriteString(",\n     ")
 			}
-			st.writeOperator(w)
+			d.writeOperatorState(w, st)
 		}
 		w.WriteString("]")
 	}
@@ -410,14 +426,29 @@ func (st *describedState) typeWords() string {
 	return strip(v)
 }
 
-func (st *describedState) writeKeyed(w *bufio.Writer) {
+// writeMember writes a member whose value is a text, unless that is empty.
+func writeMember(w *bufio.Writer, name, value string) {
+	if value != "" {
+		w.WriteString(`, "` + name + `": ` + quoted(value))
+	}
+}
+
+func (o *describedOperator) writeKeyGroup(w *bufio.Writer, keyGroup int32) {
+	if o.groups {
+		w.WriteString(`, "key_group": ` + strconv.Itoa(int(keyGroup)))
+	}
+}
+
+func (d *description) writeKeyed(w *bufio.Writer, o *describedOperator, st *describedState) {
 	s := st.state
 	w.WriteString(`{"name": ` + quoted(s.Name) + `, "kind": ` + quoted(string(s.Kind)) + `, "type": ` + quoted(st.typeWords()))
+	writeMember(w, "serializer", d.notInWords(st.typeWords(), withTTL(s.Kind, s.TTL), s.stored))
 	if s.TTL {
 		w.WriteString(`, "ttl": true`)
 	}
 	if !isVoid(s.Namespace) {
 		w.WriteString(`, "namespace_type": ` + quoted(words(s.Namespace)))
+		writeMember(w, "namespace_serializer", d.notInWords(words(s.Namespace), nil, s.Namespace))
 	}
 	w.WriteString(`, "entries": [`)
 	slices.SortFunc(st.entries, func(a, b describedEntry) int {
@@ -429,6 +460,7 @@ func (st *describedState) writeKeyed(w *bufio.Writer) {
 			w.WriteString(",\n       ")
 		}
 		w.WriteString(`{"key": ` + string(e.key))
+		o.writeKeyGroup(w, e.keyGroup)
 		if e.namespace != nil {
 			w.WriteString(`, "namespace": ` + string(e.namespace))
 		}
@@ -456,7 +488,7 @@ func compareJSON(a, b []byte) int {
 	return bytes.Compare(a, b)
 }
 
-func (st *describedState) writeOperator(w *bufio.Writer) {
+func (d *description) writeOperatorState(w *bufio.Writer, st *describedState) {
 	s := st.state
 	mode := "list"
 	switch s.Kind {
@@ -471,7 +503,12 @@ func (st *describedState) writeOperator(w *bufio.Writer) {
 	if s.Kind == StateCommittables {
 		name = stateCommitter
 	}
-	w.WriteString(`{"name": ` + quoted(name) + `, "mode": ` + quoted(mode) + `, "type": ` + quoted(st.typeWords()) + `, "entries": [`)
+	w.WriteString(`{"name": ` + quoted(name) + `, "mode": ` + quoted(mode) + `, "type": ` + quoted(st.typeWords()))
+	if mode == "broadcast" {
+		writeMember(w, "key_serializer", d.notInWords(words(s.UserKey), nil, s.UserKey))
+	}
+	writeMember(w, "serializer", d.notInWords(words(s.Value), nil, s.Value))
+	w.WriteString(`, "entries": [`)
 	n := 0
 	for _, e := range st.entries {
 		if mode == "broadcast" {

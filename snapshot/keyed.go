@@ -110,6 +110,9 @@ func (f *keyedFile) addState(ks *keyedState, m *serializer.StateMeta) {
 		shown = ks.elem
 	}
 	ks.state = f.sc.cat.add(f.op, m.Name, kind, ks.key, ks.namespace, ks.userKey, shown, m.TTL())
+	if kind != StateTimer && m.Kind == serializer.KeyValue {
+		f.sc.cat.whole(ks.state, m.Value())
+	}
 	if kind == StateList {
 		f.sc.cat.element(ks.state, ks.elem)
 	}

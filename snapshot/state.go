@@ -75,7 +75,10 @@ type State struct {
 	Variants int
 
 	jsonHead []byte // the members that every row begins with
-	order    int
+	// stored is the type as a keyed state's meta info has it, a whole list or map,
+	// of the first handle; nil where Value is that.
+	stored *serializer.Type
+	order  int
 }
 
 // catalog collects the states of a snapshot as handles are read. For concurrent use.
@@ -136,6 +139,15 @@ func (c *catalog) element(s *State, elem *serializer.Type) {
 	defer c.mu.Unlock()
 	if elem != nil && words(s.Element) != words(elem) && s.Variants == 0 {
 		s.Element = elem // its first handle: rows are not read yet
+	}
+}
+
+// whole notes the type of a keyed state as it is declared.
+func (c *catalog) whole(s *State, t *serializer.Type) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.stored == nil {
+		s.stored = t
 	}
 }
 
