@@ -86,7 +86,7 @@ func createFromGoldens(t *testing.T, cases []*testdata.Case, least int) {
 				if got := describeAt(t, f.pool, f.loc(name), uids, classes); got != want {
 					t.Errorf("%s: %s", where, firstDifference(want, got))
 				}
-				v, err := VerifyAt(t.Context(), f.pool, f.loc(name), nil)
+				v, err := VerifyAt(t.Context(), f.pool, f.loc(name), &VerifyOptions{Data: &DataOptions{Classes: classes}})
 				require.NoError(t, err)
 				require.Empty(t, codes(v), where)
 			}

@@ -230,7 +230,7 @@ func (sc *scan) managedOperator(ctx context.Context, j handleJob, h *metadata.Op
 	}
 	if sc.verify != nil {
 		end := meta.Size
-		if meta.Compressed && limit < src.Size() {
+		if meta.Compressed && (limit < src.Size() || limit == end+snappyHead) { // a file without partitions has the head, too
 			end += snappyHead
 		}
 		sc.verify.metaEnd(j, name, "operator state", end, limit)

@@ -212,7 +212,8 @@ func (f *FileWriter) Close() (metadata.StreamHandle, error) {
 	case f.out == nil && f.size == 0:
 		return nil, nil
 	case f.out == nil:
-		return &metadata.ByteStreamHandle{Name: javaio.NewString(flinkPath(f.loc)), Data: f.buf}, nil
+		// Flink has the path of a file that might have been there; it only has to differ.
+		return &metadata.ByteStreamHandle{Name: javaio.NewString(f.name), Data: f.buf}, nil
 	}
 	f.w.mu.Lock()
 	ended := f.w.ended

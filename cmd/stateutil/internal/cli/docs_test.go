@@ -43,6 +43,7 @@ var documents = map[string]any{
 	"states":   statesOutput{},
 	"channels": channelsOutput{},
 	"sources":  sourcesOutput{},
+	"create":   createOutput{},
 }
 
 // withoutDocument are the commands that print no data about snapshots.

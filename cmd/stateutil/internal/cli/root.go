@@ -54,6 +54,7 @@ const (
 	groupLook  = "look"
 	groupRead  = "read"
 	groupCheck = "check"
+	groupMake  = "make"
 	groupShell = "shell"
 )
 
@@ -95,6 +96,7 @@ gs://, azblob:// (also abfs, abfss, wasb, wasbs), hdfs:// or webhdfs://.`,
 		&cobra.Group{ID: groupLook, Title: "Looking:"},
 		&cobra.Group{ID: groupRead, Title: "Reading state:"},
 		&cobra.Group{ID: groupCheck, Title: "Checking:"},
+		&cobra.Group{ID: groupMake, Title: "Making and changing:"},
 		&cobra.Group{ID: groupShell, Title: "Setting up:"},
 	)
 	g.flags(root.PersistentFlags())
@@ -123,7 +125,7 @@ gs://, azblob:// (also abfs, abfss, wasb, wasbs), hdfs:// or webhdfs://.`,
 
 // commands makes each command; a command's file adds itself here by name.
 var commands = []func(*global) *cobra.Command{
-	newLs, newInspect, newStates, newRead, newChannels, newSources, newDescribe, newFiles, newDu, newLatest, newVerify, newCat, newDump, newCompletion, newMan,
+	newLs, newInspect, newStates, newRead, newChannels, newSources, newDescribe, newFiles, newDu, newLatest, newVerify, newCat, newDump, newCreate, newCompletion, newMan,
 }
 
 func must(err error) {

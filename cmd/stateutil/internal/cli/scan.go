@@ -136,7 +136,7 @@ func (g *global) scanOptions(s *snapshot.Snapshot, f *scanFlags, p *problems) (*
 		o.KeyGroups = r
 	}
 	if f.classes != "" {
-		if o.Classes, err = readClasses(f.classes); err != nil {
+		if o.Classes, _, err = readClasses(f.classes); err != nil {
 			return nil, err
 		}
 	}
@@ -163,27 +163,15 @@ func parseKeyGroups(s string) (*metadata.KeyGroupRange, error) {
 }
 
 // readClasses reads type words line by line; later lines may use earlier ones.
-func readClasses(file string) (serializer.Classes, error) {
-	b, err := os.ReadFile(file)
+func readClasses(file string) (serializer.Classes, serializer.HashRules, error) {
+	f, err := os.Open(file)
 	if err != nil {
-		return nil, usage("--classes: %w", err)
+		return nil, nil, usage("--classes: %w", err)
 	}
-	classes := serializer.Classes{}
-	n := 0
-	for line := range strings.Lines(string(b)) {
-		n++
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		t, err := serializer.ParseType(line, classes)
-		if err != nil {
-			return nil, usage("--classes: %s line %d: %w", file, n, err)
-		}
-		if t.JavaClass == "" {
-			return nil, usage("--classes: %s line %d: %s names no class", file, n, t)
-		}
-		classes[t.JavaClass] = t
+	defer f.Close()
+	classes, hash, err := snapshot.ReadClasses(f)
+	if err != nil {
+		return nil, nil, usage("--classes: %s %w", file, err)
 	}
-	return classes, nil
+	return classes, hash, nil
 }

@@ -14,4 +14,5 @@ const (
 	schemaStates   = "stateutil.states/1"
 	schemaChannels = "stateutil.channels/1"
 	schemaSources  = "stateutil.sources/1"
+	schemaCreate   = "stateutil.create/1"
 )

@@ -33,7 +33,7 @@ func (g *global) dataOptions(o *verifyOptions) (*snapshot.DataOptions, error) {
 		}
 	}
 	if o.classes != "" {
-		if d.Classes, err = readClasses(o.classes); err != nil {
+		if d.Classes, _, err = readClasses(o.classes); err != nil {
 			return nil, err
 		}
 	}
