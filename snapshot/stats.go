@@ -29,81 +29,128 @@ type StatsOptions struct {
 
 // Stats is what a scan counted.
 type Stats struct {
-	Rows       int64        `json:"rows"`
-	Bytes      int64        `json:"bytes"`
-	Undecoded  int64        `json:"undecodedRows"`
-	States     []*StateStat `json:"states"`
-	Inventory  []Serializer `json:"serializers,omitempty"`
-	Incomplete bool         `json:"incomplete"` // a part could not be read
+	// Rows, Bytes and Undecoded are the sums over all states.
+	Rows      int64 `json:"rows"`
+	Bytes     int64 `json:"bytes"`
+	Undecoded int64 `json:"undecodedRows"`
+	// Operators are in the order of the metadata, States in that of operators,
+	// keyed states first.
+	Operators []OperatorStat `json:"operators"`
+	States    []*StateStat   `json:"states"`
+	// Inventory are the serializers, those with a risk first.
+	Inventory []Serializer `json:"serializers"`
+	// Incomplete: a part could not be read.
+	Incomplete bool `json:"incomplete"`
+}
+
+// OperatorStat sums up the states of one operator.
+type OperatorStat struct {
+	// Operator is its ID in hex, empty for master state; UID and OpName if known.
+	Operator string `json:"operatorId"`
+	UID      string `json:"operatorUid,omitempty"`
+	OpName   string `json:"operatorName,omitempty"`
+	// States is how many there are, the others are sums over them.
+	States    int   `json:"states"`
+	Rows      int64 `json:"rows"`
+	Bytes     int64 `json:"bytes"`
+	Undecoded int64 `json:"undecodedRows"`
+	// KeyGroups and Subtasks are the spread of the keyed states, and of all states
+	// that subtasks hold.
+	KeyGroups *Spread `json:"keyGroups,omitempty"`
+	Subtasks  *Spread `json:"subtasks,omitempty"`
 }
 
 // StateStat describes one state.
 type StateStat struct {
-	State     *State    `json:"-"`
-	Operator  string    `json:"operatorId"`
-	UID       string    `json:"operatorUid,omitempty"`
-	OpName    string    `json:"operatorName,omitempty"`
-	Name      string    `json:"state"`
-	Kind      StateKind `json:"kind"`
-	Rows      int64     `json:"rows"`
-	Keys      int64     `json:"keys"`  // of key and namespace; not counted for timers, which are in no order of keys
-	Bytes     int64     `json:"bytes"` // of keys, namespaces and values as serialized
-	Undecoded int64     `json:"undecodedRows"`
-	// Row sizes in bytes. Quantiles are those of a histogram whose buckets are 1/64
-	// of a power of two wide.
+	State *State `json:"-"`
+	// Operator is the operator's ID in hex, empty for master state; UID and OpName
+	// if known.
+	Operator string `json:"operatorId"`
+	UID      string `json:"operatorUid,omitempty"`
+	OpName   string `json:"operatorName,omitempty"`
+	// Name is the name under which the state was registered.
+	Name string    `json:"state"`
+	Kind StateKind `json:"kind"` // value, list, map, …
+	// Rows are entries: a map state has one for each entry of a map, a list state
+	// one for each list.
+	Rows int64 `json:"rows"`
+	// Keys counts pairs of key and namespace; 0 for timers, which are in no order of keys.
+	Keys int64 `json:"keys"`
+	// Bytes are those of keys, namespaces and values as serialized.
+	Bytes int64 `json:"bytes"`
+	// Undecoded is how many rows have a part that cannot be read.
+	Undecoded int64 `json:"undecodedRows"`
+	// Min to Max are sizes of rows in bytes. Quantiles are those of a histogram whose
+	// buckets are 1/64 of a power of two wide.
 	Min  int64   `json:"minBytes"`
 	Mean float64 `json:"meanBytes"`
 	P50  int64   `json:"p50Bytes"`
 	P99  int64   `json:"p99Bytes"`
 	Max  int64   `json:"maxBytes"`
 
-	KeyGroups *Spread  `json:"keyGroups,omitempty"`
-	Subtasks  *Spread  `json:"subtasks,omitempty"`
-	Largest   []BigKey `json:"largestKeys,omitempty"`
+	// KeyGroups and Subtasks are how the state is spread; absent if it has neither.
+	KeyGroups *Spread `json:"keyGroups,omitempty"`
+	Subtasks  *Spread `json:"subtasks,omitempty"`
+	// Largest are the keys with the most bytes, largest first.
+	Largest []BigKey `json:"largestKeys,omitempty"`
 
+	// TTL is about values that carry the time of their last access.
 	TTL *TTLStat `json:"ttl,omitempty"`
 }
 
 // Spread is how evenly bytes lie over key groups or subtasks.
 type Spread struct {
-	Count       int     `json:"count"` // of those that could hold the state
-	Empty       int     `json:"empty"`
-	MedianBytes int64   `json:"medianBytes"`
-	MaxBytes    int64   `json:"maxBytes"`
-	Hottest     int32   `json:"hottest"`
-	Skew        float64 `json:"skew"` // max / median; 0 if the median is 0
+	// Count is how many there are that could hold the state, Empty how many do not.
+	Count int `json:"count"`
+	Empty int `json:"empty"`
+	// MedianBytes and MaxBytes are over those that are not empty.
+	MedianBytes int64 `json:"medianBytes"`
+	MaxBytes    int64 `json:"maxBytes"`
+	// Hottest is the index of the one with MaxBytes; -1 if there is none.
+	Hottest int32 `json:"hottest"`
+	// Skew is MaxBytes / MedianBytes; 0 if there are no bytes.
+	Skew float64 `json:"skew"`
 	// Each has rows and bytes of every one, by index.
 	Each []Share `json:"each,omitempty"`
 }
 
 // Share is one key group's or subtask's share.
 type Share struct {
-	Rows  int64 `json:"rows"`
-	Bytes int64 `json:"bytes"`
+	Rows  int64 `json:"rows"`  // rows
+	Bytes int64 `json:"bytes"` // as serialized
 }
 
 // BigKey is one of the largest keys of a state.
 type BigKey struct {
-	Key      string `json:"key"` // as JSON
-	KeyGroup int32  `json:"keyGroup"`
-	Rows     int64  `json:"rows"`
-	Bytes    int64  `json:"bytes"`
+	// Key is the key as JSON; Namespace likewise, absent if the state has only one.
+	Key       string `json:"key"`
+	Namespace string `json:"namespace,omitempty"`
+	KeyGroup  int32  `json:"keyGroup"` // of the key
+	Rows      int64  `json:"rows"`     // of the key and namespace
+	Bytes     int64  `json:"bytes"`    // of all its rows
+
+	key, ns string // as serialized
 }
 
 // TTLStat is about values that carry the time of their last access.
 type TTLStat struct {
-	Rows    int64 `json:"rows"`
-	Oldest  int64 `json:"oldestMillis"`
-	Newest  int64 `json:"newestMillis"`
-	Expired int64 `json:"expiredRows"` // if a time to live was given; a list is when all of it is
+	// Rows have a time; Oldest and Newest are the first and the last, in epoch milliseconds.
+	Rows   int64 `json:"rows"`
+	Oldest int64 `json:"oldestMillis"`
+	Newest int64 `json:"newestMillis"`
+	// Expired and Bytes are rows past their time to live, if one was given (Known).
+	// A list is expired when its last element is.
+	Expired int64 `json:"expiredRows"`
 	Bytes   int64 `json:"expiredBytes"`
 	Known   bool  `json:"ttlKnown"`
 }
 
 // Serializer is a serializer that states use, by the class of its snapshot.
 type Serializer struct {
-	Class  string   `json:"class"`
-	Type   string   `json:"type"` // in words
+	// Class is the class of the serializer's snapshot, Type what it is for, in words.
+	Class string `json:"class"`
+	Type  string `json:"type"`
+	// States use it: operator and state.
 	States []string `json:"states"`
 	// Risk is "kryo" or "java" for serializers whose bytes change between major
 	// versions of Flink, "opaque" for those that cannot be read here.
@@ -170,12 +217,50 @@ func CollectStats(ctx context.Context, s *Snapshot, opts *StatsOptions) (*Stats,
 		}
 		stat := c.stat(st, &o)
 		out.States = append(out.States, stat)
+		out.operator(stat)
 		out.Rows += stat.Rows
 		out.Bytes += stat.Bytes
 		out.Undecoded += stat.Undecoded
 	}
-	out.Inventory = inventory(sc.cat.list())
+	out.Inventory = inventory(out.States)
+	for i := range out.Operators {
+		op := &out.Operators[i]
+		for _, s := range []*Spread{op.KeyGroups, op.Subtasks} {
+			if s != nil {
+				*s = *spread(s.Each, s.Count)
+			}
+		}
+	}
 	return out, nil
+}
+
+// operator adds a state to the sums of its operator.
+func (s *Stats) operator(st *StateStat) {
+	n := len(s.Operators)
+	if n == 0 || s.Operators[n-1].Operator != st.Operator {
+		s.Operators = append(s.Operators, OperatorStat{Operator: st.Operator, UID: st.UID, OpName: st.OpName})
+		n++
+	}
+	op := &s.Operators[n-1]
+	op.States++
+	op.Rows += st.Rows
+	op.Bytes += st.Bytes
+	op.Undecoded += st.Undecoded
+	for _, x := range []struct {
+		to   **Spread
+		from *Spread
+	}{{&op.KeyGroups, st.KeyGroups}, {&op.Subtasks, st.Subtasks}} {
+		if x.from == nil {
+			continue
+		}
+		if *x.to == nil {
+			*x.to = &Spread{}
+		}
+		(*x.to).Count = max((*x.to).Count, x.from.Count)
+		for i, p := range x.from.Each {
+			(*x.to).Each = addPart((*x.to).Each, int32(i), p.Rows, p.Bytes)
+		}
+	}
 }
 
 // progressCount reports every so many rows.
@@ -259,9 +344,15 @@ func (w *statsWorker) endRun() {
 	}
 	rows, size := w.runRows, w.runBytes
 	w.runRows, w.runBytes = 0, 0
-	w.cur.keep(w.opts.Top, size, func() BigKey {
-		key, _ := (&StateRow{State: w.last, Key: w.runKey, dec: w.cur.dec}).AppendKeyJSON(nil)
-		return BigKey{Key: string(key), KeyGroup: w.runGroup, Rows: rows, Bytes: size}
+	w.cur.keep(w.opts.Top, size, w.runGroup, w.runKey, w.runNS, func() BigKey {
+		row := &StateRow{State: w.last, Key: w.runKey, Namespace: w.runNS, dec: w.cur.dec}
+		key, _ := row.AppendKeyJSON(nil)
+		big := BigKey{Key: string(key), KeyGroup: w.runGroup, Rows: rows, Bytes: size}
+		if ns := w.last.Namespace; ns != nil && ns.Kind != serializer.KindVoidNamespace {
+			b, _ := row.AppendNamespaceJSON(nil)
+			big.Namespace = string(b)
+		}
+		return big
 	})
 }
 
@@ -324,15 +415,28 @@ func (c *stateCounter) ttl(r *StateRow, lo, hi, size int64, o *StatsOptions) {
 	}
 }
 
-func (c *stateCounter) keep(top int, size int64, key func() BigKey) {
-	if top <= 0 || len(c.top) == top && size <= c.top[0].Bytes {
+// keep keeps a key if it is among the largest; of equally large ones those of the
+// lowest key group and bytes, whatever the order they come in.
+func (c *stateCounter) keep(top int, size int64, keyGroup int32, key, ns []byte, make func() BigKey) {
+	if top <= 0 {
 		return
 	}
-	if len(c.top) == top {
-		c.top = c.top[1:]
+	smaller := func(k *BigKey) int { // how k compares with the new one
+		if d := cmp.Or(cmp.Compare(k.Bytes, size), cmp.Compare(keyGroup, k.KeyGroup)); d != 0 {
+			return d
+		}
+		return cmp.Or(-cmp.Compare(k.key, string(key)), -cmp.Compare(k.ns, string(ns)))
 	}
-	i, _ := slices.BinarySearchFunc(c.top, size, func(k BigKey, n int64) int { return cmp.Compare(k.Bytes, n) })
-	c.top = slices.Insert(c.top, i, key())
+	if len(c.top) == top {
+		if smaller(&c.top[0]) >= 0 {
+			return
+		}
+		c.top = append(c.top[:0], c.top[1:]...)
+	}
+	i, _ := slices.BinarySearchFunc(c.top, 0, func(k BigKey, _ int) int { return smaller(&k) })
+	b := make()
+	b.key, b.ns = string(key), string(ns)
+	c.top = slices.Insert(c.top, i, b)
 }
 
 func (c *stateCounter) merge(o *stateCounter, top int) {
@@ -355,7 +459,7 @@ func (c *stateCounter) merge(o *stateCounter, top int) {
 		c.subtasks = addPart(c.subtasks, int32(i), p.Rows, p.Bytes)
 	}
 	for _, k := range o.top {
-		c.keep(top, k.Bytes, func() BigKey { return k })
+		c.keep(top, k.Bytes, k.KeyGroup, []byte(k.key), []byte(k.ns), func() BigKey { return k })
 	}
 	if t, u := &c.ttlStat, &o.ttlStat; u.Rows > 0 {
 		if t.Rows == 0 {
@@ -396,12 +500,13 @@ func spread(parts []Share, count int) *Spread {
 		parts = append(parts, Share{})
 	}
 	s := &Spread{Count: len(parts), Each: parts, Hottest: -1}
-	sizes := make([]int64, len(parts))
+	sizes := make([]int64, 0, len(parts))
 	for i, p := range parts {
-		sizes[i] = p.Bytes
 		if p.Rows == 0 {
 			s.Empty++
+			continue
 		}
+		sizes = append(sizes, p.Bytes)
 		if s.Hottest < 0 || p.Bytes > s.MaxBytes {
 			s.Hottest, s.MaxBytes = int32(i), p.Bytes
 		}
@@ -471,15 +576,12 @@ func (h *histogram) quantile(q float64) int64 {
 }
 
 // inventory lists the serializers of states, those with a risk first.
-func inventory(states []*State) []Serializer {
+func inventory(stats []*StateStat) []Serializer {
 	type id struct{ class, words string }
 	found := map[id]*Serializer{}
-	for _, s := range states {
-		name := s.Operator.ID
-		if s.Operator.UID != "" {
-			name = s.Operator.UID
-		}
-		name += "." + s.Name
+	for _, st := range stats {
+		s := st.State
+		name := cmp.Or(st.UID, st.OpName, st.Operator) + "." + s.Name
 		for _, t := range []*serializer.Type{s.Key, s.Namespace, s.UserKey, s.Value} {
 			t.Walk(func(n *serializer.Type) bool {
 				if n.Class == "" {

@@ -41,6 +41,7 @@ var documents = map[string]any{
 	"cat":      catOutput{},
 	"dump":     dumpOutput{},
 	"states":   statesOutput{},
+	"stats":    statsOutput{},
 	"channels": channelsOutput{},
 	"sources":  sourcesOutput{},
 	"create":   createOutput{},

@@ -12,6 +12,7 @@ const (
 	schemaCat      = "stateutil.cat/1"
 	schemaDump     = "stateutil.dump/1"
 	schemaStates   = "stateutil.states/1"
+	schemaStats    = "stateutil.stats/1"
 	schemaChannels = "stateutil.channels/1"
 	schemaSources  = "stateutil.sources/1"
 	schemaCreate   = "stateutil.create/1"
