@@ -312,7 +312,7 @@ func (c *changes) register() {
 				s.comp.key = serializer.NewDecoder(s.key, c.sc.decode(false))
 			}
 		}
-		s.state = c.sc.cat.add(c.j.operator, s.meta.Name, kind, s.key, s.namespace, s.userKey, s.value, s.meta.TTL())
+		s.state = c.sc.cat.add(c.j.operator, c.j.subtask, s.meta.Name, kind, s.key, s.namespace, s.userKey, s.value, s.meta.TTL())
 		s.wanted = c.sc.wants(s.state)
 	}
 }

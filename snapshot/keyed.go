@@ -109,7 +109,7 @@ func (f *keyedFile) addState(ks *keyedState, m *serializer.StateMeta) {
 	if kind == StateList && shown == nil {
 		shown = ks.elem
 	}
-	ks.state = f.sc.cat.add(f.op, m.Name, kind, ks.key, ks.namespace, ks.userKey, shown, m.TTL())
+	ks.state = f.sc.cat.add(f.op, f.subtask, m.Name, kind, ks.key, ks.namespace, ks.userKey, shown, m.TTL())
 	if kind != StateTimer && m.Kind == serializer.KeyValue {
 		f.sc.cat.whole(ks.state, m.Value())
 	}

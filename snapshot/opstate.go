@@ -50,7 +50,7 @@ func (sc *scan) coordinator(j handleJob, h *metadata.ByteStreamHandle) ([]*unit,
 	if ok {
 		kind = StateSourceCoordinator
 	}
-	state := sc.cat.add(j.operator, stateCoordinator, kind, nil, nil, nil, nil, false)
+	state := sc.cat.add(j.operator, j.subtask, stateCoordinator, kind, nil, nil, nil, nil, false)
 	if !sc.wants(state) || sc.verify != nil && !sc.verify.partition(sc.s.Name, "", nil, false, j.operator.Position) {
 		return nil, nil
 	}
@@ -72,7 +72,7 @@ func sourceCoordinator(b []byte) (version int32, payload []byte, ok bool) {
 
 // master is the state of a master hook.
 func (sc *scan) master(j handleJob, m *metadata.MasterState) ([]*unit, error) {
-	state := sc.cat.add(j.operator, m.Name.Go(), StateMaster, nil, nil, nil, nil, false)
+	state := sc.cat.add(j.operator, j.subtask, m.Name.Go(), StateMaster, nil, nil, nil, nil, false)
 	if !sc.wants(state) || sc.verify != nil && !sc.verify.partition(sc.s.Name+m.Name.Go(), "", nil, false, 0) {
 		return nil, nil
 	}
@@ -121,7 +121,7 @@ func (sc *scan) rawKeyed(ctx context.Context, j handleJob, h metadata.KeyedHandl
 	if timers {
 		return sc.legacyTimers(ctx, j, src, name, regions)
 	}
-	state := sc.cat.add(j.operator, stateRawKeyed, StateRawKeyed, nil, nil, nil, nil, false)
+	state := sc.cat.add(j.operator, j.subtask, stateRawKeyed, StateRawKeyed, nil, nil, nil, nil, false)
 	if !sc.wants(state) || sc.narrowed() {
 		return nil, nil
 	}
@@ -169,7 +169,7 @@ func (sc *scan) rawOperator(ctx context.Context, j handleJob, h *metadata.Operat
 	var units []*unit
 	for i := range h.States {
 		p := &h.States[i]
-		state := sc.cat.add(j.operator, p.Name.Go(), StateRawOperator, nil, nil, nil, nil, false)
+		state := sc.cat.add(j.operator, j.subtask, p.Name.Go(), StateRawOperator, nil, nil, nil, nil, false)
 		if !sc.wants(state) || sc.verify != nil && !sc.verify.partition(name, "raw operator state", src, false, i) {
 			continue
 		}
@@ -287,7 +287,7 @@ func (sc *scan) operatorState(j handleJob, src sst.Source, name string, meta *se
 	plain := sc.decode(false)
 	if p.Mode == metadata.ModeBroadcast {
 		keyType, valueType := m.MapTypes()
-		state := sc.cat.add(j.operator, m.Name, StateBroadcast, nil, nil, keyType, valueType, false)
+		state := sc.cat.add(j.operator, j.subtask, m.Name, StateBroadcast, nil, nil, keyType, valueType, false)
 		if !sc.wants(state) {
 			return nil
 		}
@@ -314,7 +314,7 @@ func (sc *scan) operatorState(j handleJob, src sst.Source, name string, meta *se
 	case !versioned || stored != stateSourceReader:
 		versioned = false
 	}
-	state := sc.cat.add(j.operator, stored, kind, nil, nil, nil, elem, false)
+	state := sc.cat.add(j.operator, j.subtask, stored, kind, nil, nil, nil, elem, false)
 	if !sc.wants(state) {
 		return nil
 	}

@@ -440,8 +440,8 @@ func States(ctx context.Context, s *Snapshot, opts *ScanOptions) ([]*State, erro
 	sc.metaOnly = true
 	for _, err := range sc.units(ctx) {
 		if err != nil {
-			return sc.cat.list(), err
+			return sc.cat.settle(), err
 		}
 	}
-	return sc.cat.list(), nil
+	return sc.cat.settle(), nil
 }

@@ -79,6 +79,14 @@ type State struct {
 	// of the first handle; nil where Value is that.
 	stored *serializer.Type
 	order  int
+	first  declared // that of the lowest subtask
+}
+
+// declared are a state's types as the handle of one subtask declares them.
+type declared struct {
+	subtask                        int32
+	key, namespace, userKey, value *serializer.Type
+	ttl                            bool
 }
 
 // catalog collects the states of a snapshot as handles are read. For concurrent use.
@@ -111,7 +119,7 @@ func newCatalog(c *metadata.Checkpoint, uid func(metadata.OperatorID) string) *c
 
 // add gives the state of that operator, name and kind, new if it is the first
 // time it is seen.
-func (c *catalog) add(op *StateOperator, name string, kind StateKind, key, ns, userKey, value *serializer.Type, ttl bool) *State {
+func (c *catalog) add(op *StateOperator, subtask int32, name string, kind StateKind, key, ns, userKey, value *serializer.Type, ttl bool) *State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := stateKey{op.Position, name, kind}
@@ -119,9 +127,12 @@ func (c *catalog) add(op *StateOperator, name string, kind StateKind, key, ns, u
 		if words(s.Key) != words(key) || words(s.Namespace) != words(ns) || words(s.UserKey) != words(userKey) || words(s.Value) != words(value) {
 			s.Variants++
 		}
+		if subtask < s.first.subtask {
+			s.first = declared{subtask, key, ns, userKey, value, ttl}
+		}
 		return s
 	}
-	s := &State{Operator: op, Name: name, Kind: kind, Key: key, Namespace: ns, UserKey: userKey, Value: value, TTL: ttl, order: len(c.states)}
+	s := &State{Operator: op, Name: name, Kind: kind, Key: key, Namespace: ns, UserKey: userKey, Value: value, TTL: ttl, order: len(c.states), first: declared{subtask, key, ns, userKey, value, ttl}}
 	switch {
 	case kind == StateList && value != nil && value.Kind == serializer.KindList:
 		s.Element = value.Elem()
@@ -149,6 +160,19 @@ func (c *catalog) whole(s *State, t *serializer.Type) {
 	if s.stored == nil {
 		s.stored = t
 	}
+}
+
+// settle gives the states whose handles differ the types of the lowest subtask, so
+// that it does not matter which handle was read first. Nothing may read states any
+// more.
+func (c *catalog) settle() []*State {
+	list := c.list()
+	for _, s := range list {
+		if s.Variants > 0 {
+			s.Key, s.Namespace, s.UserKey, s.Value, s.TTL = s.first.key, s.first.namespace, s.first.userKey, s.first.value, s.first.ttl
+		}
+	}
+	return list
 }
 
 func words(t *serializer.Type) string {

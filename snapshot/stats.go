@@ -207,7 +207,7 @@ func CollectStats(ctx context.Context, s *Snapshot, opts *StatsOptions) (*Stats,
 			}
 		}
 	}
-	for _, st := range sc.cat.list() {
+	for _, st := range sc.cat.settle() {
 		if sc.opts.State != nil && !sc.opts.State(st) {
 			continue
 		}

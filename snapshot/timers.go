@@ -105,7 +105,7 @@ func (sc *scan) readLegacyTimers(w *worker, b []byte, name string, region stream
 			return named(name, err)
 		}
 		for _, prefix := range []string{eventTimers, processingTimers} {
-			state := sc.cat.add(w.unit.operator, prefix+service, StateTimer, keyType, nsType, nil, nil, false)
+			state := sc.cat.add(w.unit.operator, w.unit.subtask, prefix+service, StateTimer, keyType, nsType, nil, nil, false)
 			if err := sc.legacyQueue(w, r, state, name, region); err != nil {
 				return err
 			}
