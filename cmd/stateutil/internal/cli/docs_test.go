@@ -45,6 +45,7 @@ var documents = map[string]any{
 	"channels": channelsOutput{},
 	"sources":  sourcesOutput{},
 	"create":   createOutput{},
+	"query":    queryOutput{},
 }
 
 // withoutDocument are the commands that print no data about snapshots.
@@ -254,12 +255,44 @@ var chkNumber = regexp.MustCompile(`/chk-(\d+)/`)
 func runExample(dir, line string) string {
 	var out, errs bytes.Buffer
 	env := Env{Out: &out, Err: &errs, Now: func() time.Time { return fixedNow }, Environ: []string{"XDG_CONFIG_HOME=/nonexistent", "HOME=/nonexistent"}}
-	code := Run(context.Background(), strings.Fields(line)[1:], env)
+	code := Run(context.Background(), shellWords(line)[1:], env)
 	s := errs.String() + out.String()
 	if code != exit.Done {
 		s += fmt.Sprintf("exit code %d\n", code)
 	}
 	return strings.ReplaceAll(s, filepath.ToSlash(dir), "/tidemark")
+}
+
+// shellWords splits a command line as a shell does: quotes of both kinds, and
+// backslashes in double ones.
+func shellWords(line string) []string {
+	var words []string
+	var w strings.Builder
+	in, some := byte(0), false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case in == 0 && (c == ' ' || c == '\t' || c == '\n'):
+			if some {
+				words = append(words, w.String())
+			}
+			w.Reset()
+			some = false
+		case in == 0 && (c == '\'' || c == '"'):
+			in, some = c, true
+		case in != 0 && c == in:
+			in = 0
+		case in == '"' && c == '\\' && i+1 < len(line):
+			i++
+			w.WriteByte(line[i])
+		default:
+			w.WriteByte(c)
+			some = true
+		}
+	}
+	if some {
+		words = append(words, w.String())
+	}
+	return words
 }
 
 // TestExamplesInPagesAreTrue runs every command line in a console block of

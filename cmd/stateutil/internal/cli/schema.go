@@ -16,4 +16,5 @@ const (
 	schemaChannels = "stateutil.channels/1"
 	schemaSources  = "stateutil.sources/1"
 	schemaCreate   = "stateutil.create/1"
+	schemaQuery    = "stateutil.query/1"
 )
