@@ -12,4 +12,7 @@
 // namespace and, in a map state, user key. Nothing here knows serializers.
 //
 // The tables are read by package sst and the MANIFEST by package manifest.
+//
+// Checkpoints share such files. Registry, the shared state registry, knows which
+// checkpoint needs which file, and a Cleaner deletes what nobody needs.
 package incremental
