@@ -124,21 +124,16 @@ type AckFile struct {
 // segments is needed while any of them is. Savepoints in progress are not
 // registered: they own all of their files and are not aborted by a later checkpoint.
 //
-// Memory is about 150 bytes for a file and one bit for each file and checkpoint.
+// Memory is about 200 bytes for a file, 150 for an Identity and one bit for each
+// file and checkpoint.
 type Registry struct {
 	files      fileTable
-	identities map[Identity]logicalFile
+	identities identityTable
 	byID       map[int64]*checkpoint // in progress, completed
 	all        []*checkpoint         // also those being discarded and kept, oldest first
 	highest    int64                 // highest ID ever begun or restored
 	doomed     doomed
 	changes    uint64 // of what Pending gives
-}
-
-// logicalFile is what an identity was first registered as.
-type logicalFile struct {
-	file   int32
-	handle metadata.StreamHandle
 }
 
 // checkpoint is a set of files and what is known of who needs them.
@@ -155,8 +150,9 @@ type checkpoint struct {
 
 // NewRegistry makes an empty registry.
 func NewRegistry() *Registry {
-	r := &Registry{identities: map[Identity]logicalFile{}, byID: map[int64]*checkpoint{}, highest: -1}
+	r := &Registry{byID: map[int64]*checkpoint{}, highest: -1}
 	r.files.init()
+	r.identities.init()
 	return r
 }
 
@@ -201,85 +197,75 @@ func (r *Registry) Register(id int64, files []AckFile) error {
 		r.Discard(files)
 		return fmt.Errorf("acknowledgement of checkpoint %d: %w", id, ErrNotInProgress)
 	}
-	// Two passes, so that a duplicate inside a merged file does not cost the others
-	// their file.
-	chosen := make([]int32, len(files))
+	// Two passes, so that an acknowledgement is registered as a whole or not at all,
+	// and a duplicate inside a merged file does not cost the others their file.
+	own, chosen := make([]int32, len(files)), make([]int32, len(files))
+	var refused error
 	for i := range files {
-		f, err := r.choose(&files[i])
-		if err != nil {
-			r.setAside(c, files)
-			return fmt.Errorf("acknowledgement of checkpoint %d: %w", id, err)
+		f, err := r.files.written(files[i].Handle)
+		own[i] = f
+		if err == nil {
+			chosen[i], err = r.choose(&files[i], f)
 		}
-		chosen[i] = f
+		if err != nil && refused == nil {
+			refused = fmt.Errorf("acknowledgement of checkpoint %d: %w", id, err)
+		}
 	}
-	r.setAside(c, files)
+	// Every new file is held until the checkpoint ends, and deleted then if it turns
+	// out not to be needed. Not earlier: another acknowledgement may bring segments of it.
+	for _, f := range own {
+		if f != none && r.files.at(f).phase == fileNew {
+			r.bring(f, id)
+			c.spare.set(f)
+		}
+	}
+	if refused != nil {
+		return refused
+	}
 	for i, f := range chosen {
 		if f == none {
 			continue
 		}
-		a := &files[i]
 		c.files.set(f)
 		c.spare.clear(f)
 		r.bring(f, id)
-		if a.Identity.usable() {
-			if l, ok := r.identities[a.Identity]; ok {
+		if a := &files[i]; a.Identity.usable() {
+			if l := r.identities.find(&a.Identity); l != nil {
 				a.Handle = l.handle
 			} else {
-				r.identities[a.Identity] = logicalFile{f, a.Handle}
-				r.files.addIdentity(f, a.Identity)
+				r.files.at(f).logical = r.identities.add(logicalFile{id: a.Identity, handle: a.Handle, file: f, next: r.files.at(f).logical})
 			}
 		}
 	}
 	return nil
 }
 
-// choose finds the file that an acknowledged one is, none for a handle without one.
-func (r *Registry) choose(a *AckFile) (int32, error) {
+// choose finds the file that an acknowledged one is: that of its identity or, if it
+// has no known one, its own; none for a handle without file.
+func (r *Registry) choose(a *AckFile, own int32) (int32, error) {
 	if a.Identity.usable() {
-		if l, ok := r.identities[a.Identity]; ok {
+		if l := r.identities.find(&a.Identity); l != nil {
 			return l.file, nil
 		}
 	}
-	if a.Handle == nil {
-		return none, fmt.Errorf("placeholder for %s of %s: %w", a.Identity.Name, a.Identity.Incarnation, ErrUnknownFile)
-	}
-	loc, ok, err := locationOf(a.Handle, nil)
-	if err != nil || !ok {
-		return none, err
-	}
-	f := r.files.find(loc)
 	switch {
-	case f == none:
-		return r.files.intern(loc), nil
-	case r.files.at(f).phase == fileDoomed || r.files.at(f).phase == fileDeleting:
-		return none, fmt.Errorf("%s: %w", loc, ErrBeingDeleted)
+	case a.Handle == nil:
+		return none, fmt.Errorf("placeholder for %s of %s: %w", a.Identity.Name, a.Identity.Incarnation, ErrUnknownFile)
+	case own == none:
+		return none, nil
+	}
+	switch r.files.at(own).phase {
+	case fileNew:
+		return own, nil
+	case fileDoomed, fileDeleting:
+		return none, fmt.Errorf("%s: %w", r.files.location(own), ErrBeingDeleted)
 	}
 	for _, o := range r.all {
-		if o.phase == Kept && o.mode == NoClaim && o.files.has(f) {
-			return none, fmt.Errorf("%s: %w", loc, ErrNotClaimed)
+		if o.phase == Kept && o.mode == NoClaim && o.files.has(own) {
+			return none, fmt.Errorf("%s: %w", r.files.location(own), ErrNotClaimed)
 		}
 	}
-	return f, nil
-}
-
-// setAside has c hold every file of an acknowledgement until it ends, so that what
-// turns out not to be needed is deleted then. It cannot be deleted earlier: another
-// acknowledgement may bring segments of the same file.
-func (r *Registry) setAside(c *checkpoint, files []AckFile) {
-	for i := range files {
-		loc, ok, err := locationOf(files[i].Handle, nil)
-		if err != nil || !ok {
-			continue
-		}
-		f := r.files.find(loc)
-		if f == none {
-			f = r.files.intern(loc)
-		}
-		if r.files.at(f).phase == fileNew {
-			r.bring(f, c.id)
-			c.spare.set(f)
-		}
-	}
+	return own, nil
 }
 
 // bring notes that a checkpoint has a file.
@@ -296,11 +282,10 @@ func (r *Registry) bring(f int32, checkpoint int64) {
 // stay.
 func (r *Registry) Discard(files []AckFile) {
 	for i := range files {
-		loc, ok, err := locationOf(files[i].Handle, nil)
-		if err != nil || !ok || r.files.find(loc) != none {
-			continue
+		f, err := r.files.written(files[i].Handle)
+		if err == nil && f != none && r.files.at(f).phase == fileNew {
+			r.doom(f)
 		}
-		r.doom(r.files.intern(loc))
 	}
 }
 

@@ -46,13 +46,8 @@ func (r *Registry) doom(f int32) {
 	if rec.phase == fileDoomed || rec.phase == fileDeleting {
 		return
 	}
-	r.files.eachIdentity(f, func(id Identity) {
-		if r.identities[id].file == f {
-			delete(r.identities, id)
-		}
-	})
-	rec.identity = nil
-	delete(r.files.more, f)
+	r.identities.removeFile(rec.logical)
+	rec.logical = none
 	if rec.foreign {
 		r.files.forget(f)
 		return

@@ -34,7 +34,7 @@ type fileTable struct {
 	dirs    []dirRecord
 	freeDir []int32
 	byKey   map[string]int32 // Key of a folder
-	more    map[int32][]Identity
+	byPath  map[string]int32 // a folder as handles write it
 }
 
 type fileName struct {
@@ -44,9 +44,9 @@ type fileName struct {
 
 type fileRecord struct {
 	base     string
-	identity *Identity // the first; more are in fileTable.more
-	since    int64     // the checkpoint that brought it; -1 unknown
+	since    int64 // the oldest checkpoint that named it; -1 unknown
 	dir      int32
+	logical  int32 // the last registered identity, see identityTable; none
 	attempts int32 // of deleting it
 	phase    filePhase
 	isMeta   bool // a metadata object
@@ -58,10 +58,11 @@ type dirRecord struct {
 	files int32
 	// snapshot: a metadata object lies in it, so that it is removed when empty.
 	snapshot bool
+	paths    []string // in byPath
 }
 
 func (t *fileTable) init() {
-	t.byName, t.byKey, t.more = map[fileName]int32{}, map[string]int32{}, map[int32][]Identity{}
+	t.byName, t.byKey, t.byPath = map[fileName]int32{}, map[string]int32{}, map[string]int32{}
 }
 
 func (t *fileTable) at(f int32) *fileRecord { return &t.files[f] }
@@ -112,7 +113,7 @@ func (t *fileTable) internIn(d int32, base string) int32 {
 		return f
 	}
 	name.base = strings.Clone(base) // not to keep a whole metadata object for it
-	r := fileRecord{base: name.base, dir: d, since: -1}
+	r := fileRecord{base: name.base, dir: d, since: -1, logical: none}
 	t.dirs[d].files++
 	var f int32
 	if n := len(t.free); n > 0 {
@@ -130,7 +131,6 @@ func (t *fileTable) internIn(d int32, base string) int32 {
 func (t *fileTable) forget(f int32) (emptied blobstore.Location, snapshot bool) {
 	r := t.files[f]
 	delete(t.byName, fileName{r.dir, r.base})
-	delete(t.more, f)
 	t.files[f] = fileRecord{}
 	t.free = append(t.free, f)
 	d := &t.dirs[r.dir]
@@ -139,26 +139,58 @@ func (t *fileTable) forget(f int32) (emptied blobstore.Location, snapshot bool) 
 	}
 	emptied, snapshot = d.loc, d.snapshot
 	delete(t.byKey, d.loc.Key())
+	for _, p := range d.paths {
+		delete(t.byPath, p)
+	}
 	*d = dirRecord{}
 	t.freeDir = append(t.freeDir, r.dir)
 	return emptied, snapshot
 }
 
-func (t *fileTable) addIdentity(f int32, id Identity) {
-	if r := &t.files[f]; r.identity == nil {
-		r.identity = &id
-	} else {
-		t.more[f] = append(t.more[f], id)
+// written interns the object that a handle outside of a snapshot names; none if it
+// names none. Each folder is parsed once.
+func (t *fileTable) written(h metadata.StreamHandle) (int32, error) {
+	path := string(absolutePath(h))
+	i := strings.LastIndexByte(path, '/')
+	plain := i > 0 && plainName(path[i+1:])
+	if plain {
+		if d, ok := t.byPath[path[:i]]; ok {
+			return t.internIn(d, path[i+1:]), nil
+		}
 	}
+	loc, ok, err := locationOf(h, nil)
+	if err != nil || !ok {
+		return none, err
+	}
+	f := t.intern(loc)
+	if plain {
+		dir := strings.Clone(path[:i])
+		d := t.files[f].dir
+		t.byPath[dir] = d
+		t.dirs[d].paths = append(t.dirs[d].paths, dir)
+	}
+	return f, nil
 }
 
-func (t *fileTable) eachIdentity(f int32, each func(Identity)) {
-	if id := t.files[f].identity; id != nil {
-		each(*id)
+// absolutePath is the path of a handle that has an absolute one.
+func absolutePath(h metadata.StreamHandle) metadata.String {
+	switch h := metadata.Innermost(h).(type) {
+	case *metadata.FileHandle:
+		return h.Path
+	case *metadata.SegmentHandle:
+		return h.Path
 	}
-	for _, id := range t.more[f] {
-		each(id)
+	return ""
+}
+
+// plainName says that a last part of a path means itself.
+func plainName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
 	}
+	return s != "" && s != "." && s != ".."
 }
 
 // locationOf is the object that a handle names; ok is false if it names none. A

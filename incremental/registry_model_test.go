@@ -492,7 +492,12 @@ func (w *world) stray(t *rapid.T) {
 func (w *world) clean(t *rapid.T) {
 	var rules []blobstore.Fault
 	for range rapid.IntRange(0, 3).Draw(t, "faults") {
+		var name func(string) bool
+		if rapid.Bool().Draw(t, "metadata only") {
+			name = func(n string) bool { return strings.HasSuffix(n, "/_metadata") }
+		}
 		rules = append(rules, blobstore.Fault{
+			Name:  name,
 			Op:    rapid.SampledFrom([]string{"delete", "delete", "create", "commit"}).Draw(t, "op"),
 			Nth:   rapid.IntRange(0, 4).Draw(t, "nth"),
 			After: rapid.Bool().Draw(t, "after"),
@@ -693,7 +698,7 @@ func (w *world) settle() {
 	if n := w.cl.reg.Unfinished(); n != 0 {
 		w.t.Fatalf("%d deletions are left", n)
 	}
-	if len(w.retained) == 0 && w.kept == nil && len(w.cl.reg.files.byName)+len(w.cl.reg.identities) != 0 {
+	if len(w.retained) == 0 && w.kept == nil && len(w.cl.reg.files.byName)+len(w.cl.reg.identities.byHash)+len(w.cl.reg.files.byKey)+len(w.cl.reg.files.byPath) != 0 {
 		w.t.Fatal("the registry still knows files")
 	}
 }

@@ -66,12 +66,11 @@ func (r *Registry) Restore(c *metadata.Checkpoint, metadataObject string, mode R
 	if mode != Claim {
 		cp.phase = Kept
 	}
-	dirs := dirCache{t: &r.files, trust: trust, known: map[string]cachedDir{}}
+	trusted := trustedFolders{trust: trust, known: map[int32]bool{}}
 	for p, h := range c.StreamHandles() {
-		var f int32
-		var trusted bool
-		if path := absolutePath(h); path != "" && opts.Resolve == nil {
-			f, trusted, err = dirs.written(path)
+		f := none
+		if opts.Resolve == nil && absolutePath(h) != "" {
+			f, err = r.files.written(h)
 		} else {
 			var loc blobstore.Location
 			var ok bool
@@ -79,7 +78,7 @@ func (r *Registry) Restore(c *metadata.Checkpoint, metadataObject string, mode R
 				continue
 			}
 			if err == nil {
-				f, trusted = r.files.intern(loc), dirs.trusted(loc)
+				f = r.files.intern(loc)
 			}
 		}
 		if err != nil {
@@ -96,7 +95,7 @@ func (r *Registry) Restore(c *metadata.Checkpoint, metadataObject string, mode R
 			return Restored{}, fmt.Errorf("%s: %s: %w", at, c.Field(p), ErrBeingDeleted)
 		}
 		res.Files++
-		if mode == Claim && !trusted && rec.phase == fileNew {
+		if mode == Claim && rec.phase == fileNew && !trusted.has(rec.dir, r.files.dirs[rec.dir].loc) {
 			rec.foreign = true
 		}
 		if rec.foreign {
@@ -184,69 +183,19 @@ func (r *Registry) addMeta(c *checkpoint, object string) error {
 	return nil
 }
 
-func absolutePath(h metadata.StreamHandle) metadata.String {
-	switch h := h.(type) {
-	case *metadata.FileHandle:
-		return h.Path
-	case *metadata.SegmentHandle:
-		return h.Path
-	}
-	return ""
-}
-
-// dirCache interns paths as written. It parses each folder once.
-type dirCache struct {
-	t     *fileTable
+// trustedFolders remembers which folders are trusted.
+type trustedFolders struct {
 	trust []blobstore.Location
-	known map[string]cachedDir
+	known map[int32]bool
 }
 
-type cachedDir struct {
-	dir     int32
-	trusted bool
-}
-
-func (d *dirCache) trusted(loc blobstore.Location) bool {
-	for _, t := range d.trust {
-		if loc.HasPrefix(t) {
-			return true
-		}
+func (t *trustedFolders) has(dir int32, loc blobstore.Location) bool {
+	ok, seen := t.known[dir]
+	if !seen {
+		ok = slices.ContainsFunc(t.trust, loc.HasPrefix)
+		t.known[dir] = ok
 	}
-	return false
-}
-
-func (d *dirCache) written(path metadata.String) (f int32, trusted bool, err error) {
-	s := string(path)
-	i := strings.LastIndexByte(s, '/')
-	if i > 0 && plainName(s[i+1:]) {
-		if c, ok := d.known[s[:i]]; ok && d.t.dirs[c.dir].files > 0 {
-			return d.t.internIn(c.dir, s[i+1:]), c.trusted, nil
-		}
-	}
-	loc, err := blobstore.ParsePath(path.Go())
-	if err != nil {
-		return none, false, err
-	}
-	if loc.Path == "" {
-		return none, false, fmt.Errorf("%s names no file: %w", loc, blobstore.ErrInvalidName)
-	}
-	trusted = d.trusted(loc)
-	f = d.t.intern(loc)
-	if i > 0 && plainName(s[i+1:]) {
-		dir := loc.Dir()
-		d.known[strings.Clone(s[:i])] = cachedDir{d.t.files[f].dir, d.trusted(dir)}
-	}
-	return f, trusted, nil
-}
-
-// plainName says that a last part of a path means itself.
-func plainName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return s != "" && s != "." && s != ".."
+	return ok
 }
 
 // keeps says whether a snapshot with this metadata object is kept already.
