@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 				c.do(t, "chown /%s somebody 700", closed)
 				return storetest.FaultEnv{
 					Network:  net,
-					Store:    blobstore.Sub(net.through(c.openRoot(t, scheme, KeyRetryMillis, "5000")), dir),
+					Store:    blobstore.Sub(net.through(c.openRoot(t, scheme, KeyRetryMillis, "2000")), dir),
 					Direct:   blobstore.Sub(direct, dir),
 					Denied:   blobstore.Sub(c.openURL(t, c.url(scheme)+"/?user=nobody"), closed),
 					Patience: 45 * time.Second,

@@ -221,7 +221,7 @@ func TestDatanodeHangs(t *testing.T) {
 		net := newFaultNet(t)
 		namenodes := c.env["TIDEMARK_TEST_HDFS_NAMENODES"] + c.env["TIDEMARK_TEST_WEBHDFS"]
 		net.only = func(addr string) bool { return !strings.Contains(namenodes, addr) }
-		s := net.through(c.openRoot(t, scheme, "dfs.client.socket-timeout", "700", KeyRetryMillis, "3000"))
+		s := net.through(c.openRoot(t, scheme, "dfs.client.socket-timeout", "500", KeyRetryMillis, "1000"))
 		for name, rule := range map[string]faultproxy.Rule{
 			"silent from the start": {Blackhole: true},
 			"silent in the middle":  {StallAfter: 700},
@@ -257,7 +257,7 @@ func TestNamenodeHangs(t *testing.T) {
 	both(t, func(t *testing.T, scheme string) {
 		dir := c.newDir(t)
 		net := newFaultNet(t)
-		s := net.through(c.openRoot(t, scheme, "ipc.client.rpc-timeout.ms", "700", "dfs.client.socket-timeout", "700", KeyRetryMillis, "2000"))
+		s := net.through(c.openRoot(t, scheme, "ipc.client.rpc-timeout.ms", "500", "dfs.client.socket-timeout", "500", KeyRetryMillis, "1000"))
 		put(t, s, dir+"/x", []byte("x"))
 		r, err := s.Open(t.Context(), dir+"/x")
 		require.NoError(t, err)
@@ -416,7 +416,7 @@ func TestNamenodeRestart(t *testing.T) {
 		}
 		c.do(t, "kill-nn 0")
 		wg.Go(func() {
-			time.Sleep(2 * time.Second)
+			time.Sleep(time.Second)
 			c.do(t, "restart-nn 0")
 		})
 		took := soon(t, 40*time.Second, func() { requireObject(t, s, dir+"/x", small) })

@@ -41,8 +41,9 @@ type writer struct {
 	name string
 	opts blobstore.WriteOptions
 
-	temp    string // path of the temporary file
-	up      upload // nil once it has ended
+	temp    string   // path of the temporary file
+	left    []string // paths of earlier ones that could not be removed yet
+	up      upload   // nil once it has ended
 	replay  replay
 	written int64
 	until   time.Time     // no more restarts after it
@@ -56,6 +57,7 @@ const (
 	restartPause    = 200 * time.Millisecond
 	maxRestartPause = 3 * time.Second
 	abortTime       = 10 * time.Second
+	removeTime      = 2 * time.Second
 	lostTries       = 3
 )
 
@@ -120,21 +122,34 @@ func (w *writer) drop() error {
 		w.up = nil
 	}
 	w.replay.close()
-	if w.temp == "" {
-		return nil
+	if w.temp != "" {
+		w.left = append(w.left, w.temp)
+		w.temp = ""
 	}
-	temp := w.temp
-	w.temp = ""
+	return w.removeLeft()
+}
+
+// removeLeft removes what is left of earlier tries. Of what cannot be removed it
+// gives the last error.
+func (w *writer) removeLeft() error {
 	if w.s.closed.Load() {
 		return nil // it is left behind
 	}
-	return w.s.removeTemp(w.ctx, temp)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), abortTime)
+	defer cancel()
+	var failed error
+	for _, path := range w.left {
+		if err := w.s.removeTemp(ctx, path); err != nil {
+			w.s.cfg.logger.Warn("hdfs: a temporary file was left behind", "path", path, "error", err)
+			failed = err
+		}
+	}
+	w.left = nil
+	return failed
 }
 
-// removeTemp removes a temporary file, also after cancellation.
+// removeTemp removes a temporary file; absent is success.
 func (s *store) removeTemp(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
-	defer cancel()
 	_, err := s.b.remove(ctx, path)
 	if errors.Is(err, blobstore.ErrNotExist) {
 		return nil
@@ -168,8 +183,14 @@ func (w *writer) restart(cause error) error {
 			return cause
 		}
 		w.s.cfg.logger.Debug("hdfs: writing the object again after a failure", "name", w.name, "bytes", w.written, "error", cause)
-		if err := w.s.removeTemp(w.ctx, w.temp); err != nil {
-			w.s.cfg.logger.Warn("hdfs: a temporary file was left behind", "path", w.temp, "error", err)
+		if w.temp != "" {
+			// Now, because it takes room; or when the namenode answers again.
+			ctx, cancel := context.WithTimeout(w.ctx, removeTime)
+			if w.s.removeTemp(ctx, w.temp) != nil {
+				w.left = append(w.left, w.temp)
+			}
+			cancel()
+			w.temp = ""
 		}
 		if err := sleep(w.ctx, w.pause); err != nil {
 			return err
@@ -202,8 +223,10 @@ func (w *writer) worthRestart(err error) bool {
 	case remote.class == "SafeModeException": // set by an administrator
 		return false
 	}
-	if _, serr := w.s.b.stat(w.ctx, w.temp); errors.Is(serr, blobstore.ErrNotExist) {
-		return false
+	if w.temp != "" {
+		if _, serr := w.s.b.stat(w.ctx, w.temp); errors.Is(serr, blobstore.ErrNotExist) {
+			return false
+		}
 	}
 	if errors.Is(err, blobstore.ErrTemporary) {
 		return true
@@ -226,6 +249,7 @@ func (w *writer) Commit() error {
 	w.done = true
 	w.temp = ""
 	w.replay.close()
+	w.removeLeft() // the object is there all the same
 	return nil
 }
 
