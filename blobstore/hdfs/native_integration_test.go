@@ -533,9 +533,18 @@ func TestNames(t *testing.T) {
 			_, err = s.Stat(t.Context(), name)
 			require.ErrorIs(t, err, blobstore.ErrInvalidName)
 		}
-		err := tryPut(t.Context(), s, ".reserved/x", nil, nil) // the namenode's own
-		require.Error(t, err)
-		t.Log(err)
+		// The namenode's own: nothing is made there, and nothing is there.
+		for _, name := range []string{".reserved/x", ".reserved", ".snapshot/x", dir + "/.snapshot", dir + "/.snapshot/x"} {
+			err := tryPut(t.Context(), s, name, nil, nil)
+			require.ErrorIs(t, err, blobstore.ErrInvalidName, name)
+			require.ErrorContains(t, err, "for itself")
+			if _, err = s.Stat(t.Context(), name); !errors.Is(err, blobstore.ErrIsDirectory) {
+				require.ErrorIs(t, err, blobstore.ErrNotExist, name)
+			}
+			for _, delimiter := range []bool{false, true} {
+				require.Empty(t, names(t, s, &blobstore.ListOptions{Prefix: name, Delimiter: delimiter}), name)
+			}
+		}
 	})
 }
 

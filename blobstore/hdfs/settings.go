@@ -1,6 +1,7 @@
 package hdfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tidemark/tidemark/blobstore"
 )
@@ -181,13 +184,14 @@ func protection(c conf) string {
 }
 
 func userName(query string) (string, error) {
-	if query != "" {
-		return query, nil
+	name := cmp.Or(query, os.Getenv("HADOOP_USER_NAME"))
+	if name == "" {
+		return osUser()
 	}
-	if u := os.Getenv("HADOOP_USER_NAME"); u != "" {
-		return u, nil
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return "", fmt.Errorf("the user name %q is none", name)
 	}
-	return osUser()
+	return name, nil
 }
 
 func osUser() (string, error) {

@@ -119,6 +119,8 @@ func TestSettingsErrors(t *testing.T) {
 		"bad port":          {blobstore.Location{Scheme: "hdfs", Authority: "nn:http"}, nil, "host:port"},
 		"port out of range": {blobstore.Location{Scheme: "hdfs", Authority: "nn:70000"}, nil, "host:port"},
 		"unknown parameter": {blobstore.Location{Scheme: "hdfs", Authority: "nn", Query: "usr=x"}, nil, `"usr"`},
+		"bad user":          {blobstore.Location{Scheme: "hdfs", Authority: "nn", Query: "user=%FF"}, nil, "user name"},
+		"NUL in user":       {blobstore.Location{Scheme: "webhdfs", Authority: "nn", Query: "user=a%00b"}, nil, "user name"},
 		"bad size":          {blobstore.Location{Scheme: "hdfs", Authority: "nn"}, map[string]string{"dfs.blocksize": "much"}, "dfs.blocksize"},
 		"bad time":          {blobstore.Location{Scheme: "hdfs", Authority: "nn"}, map[string]string{"ipc.client.rpc-timeout.ms": "-5"}, "ipc.client.rpc-timeout.ms"},
 		"bad umask":         {blobstore.Location{Scheme: "hdfs", Authority: "nn"}, map[string]string{"fs.permissions.umask-mode": "u=rwx"}, "octal"},
@@ -129,6 +131,7 @@ func TestSettingsErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := openStore(c.loc, &blobstore.Options{Config: c.config})
 			require.ErrorContains(t, err, c.want)
+			require.ErrorIs(t, err, blobstore.ErrSettings)
 		})
 	}
 }

@@ -41,7 +41,9 @@ func openStore(loc blobstore.Location, opts *blobstore.Options) (*store, error) 
 		if cfg.kerberos {
 			krb = &kerberos{login: cfg.login}
 		}
-		b, err = newWeb(cfg, krb)
+		if b, err = newWeb(cfg, krb); err != nil {
+			err = fmt.Errorf("%w: %w", blobstore.ErrSettings, err)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"os"
 	"strconv"
@@ -210,6 +211,10 @@ func (w *web) do(req *http.Request) (*http.Response, error) {
 	var verify *tls.CertificateVerificationError
 	if errors.As(err, &verify) {
 		return nil, fmt.Errorf("%s: %w", req.URL.Host, err) // no use in trying again
+	}
+	var line textproto.ProtocolError
+	if errors.As(err, &line) { // it quotes a line of the header, which may be a cookie
+		err = errors.New("the header of the answer is malformed")
 	}
 	return nil, connectionError("%s: %w", req.URL.Host, err)
 }

@@ -204,6 +204,29 @@ func TestWebSecrets(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(s.URL()), "OURTOKEN")
 }
 
+// A header that is none may hold a cookie, and net/http would quote it.
+func TestWebMalformedHeader(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Read(make([]byte, 4096))
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nSet-Cookie: hadoop.auth=\"u=a\x00b&s=COOKIE\"\r\n\r\n{}")
+			c.Close()
+		}
+	}()
+	f := newFakeWeb(t)
+	f.namenode.URL = "http://" + l.Addr().String()
+	_, err = f.open(t, KeyRetryMillis, "50").Stat(t.Context(), "d/x")
+	require.ErrorContains(t, err, "malformed")
+	require.NotContains(t, err.Error(), "COOKIE")
+}
+
 func TestWebBadLocations(t *testing.T) {
 	for name, c := range map[string]struct{ location, want string }{
 		"no host":          {"http:///x", "no address of a datanode"},
