@@ -120,7 +120,9 @@ func (n *nativeList[K, N, T]) update(k Key[K], ns N, v []T) error {
 	run, same := n.arena.Resize(old, len(v))
 	copy(n.arena.Get(run), v)
 	n.tab.Set(e, r, run)
-	if !same {
+	if same {
+		n.arena.Trim(run, old.Len())
+	} else {
 		n.arena.Free(old)
 	}
 	return nil

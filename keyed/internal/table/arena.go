@@ -128,13 +128,17 @@ func (a *Arena[T]) Frozen(r Run) bool {
 // one if its room may be used, else a new one, and the other is still to be freed.
 func (a *Arena[T]) Resize(r Run, n int) (to Run, same bool) {
 	if r.used && n <= 1<<r.class && n*4 > 1<<r.class && !a.Frozen(r) {
-		if n < int(r.n) {
-			clear(a.room(r.off, r.class)[n:r.n])
-		}
 		r.n = uint32(n)
 		return r, true
 	}
 	return a.Alloc(n), false
+}
+
+// Trim clears the elements behind a run that had n before it was resized.
+func (a *Arena[T]) Trim(r Run, n int) {
+	if n > int(r.n) {
+		clear(a.room(r.off, r.class)[r.n:n])
+	}
 }
 
 // Append adds elements behind a run: in place if there is room, since who reads a
