@@ -54,7 +54,7 @@ type nativeMap[K, N, UK comparable, UV any] struct {
 	keep func(v UV, now int64) bool
 	buf  []table.Pair[UK, UV] // of each
 	busy bool                 // buf is in use
-	// pointers: values are pointers, and nil is written as Flink's null.
+	// pointers: values are pointers or interfaces, and nil is written as Flink's null.
 	pointers bool
 
 	loading sync.Mutex // of maps
@@ -68,10 +68,12 @@ func (n *nativeMap[K, N, UK, UV]) setUp(d *Descriptor[K], ns serializer.Serializ
 		equal = n.key.equal
 	}
 	n.maps = table.NewSortedStore[UK, UV](env.Views, n.key.order(), equal)
-	n.pointers = reflect.TypeFor[UV]().Kind() == reflect.Pointer
+	kind := reflect.TypeFor[UV]().Kind()
+	n.pointers = kind == reflect.Pointer || kind == reflect.Interface
 }
 
-// null tells whether a value is a nil pointer.
+// null tells whether a value is nil: the first word of a pointer, or of an interface,
+// is zero.
 func (n *nativeMap[K, N, UK, UV]) null(v *UV) bool {
 	return n.pointers && *(*unsafe.Pointer)(unsafe.Pointer(v)) == nil
 }

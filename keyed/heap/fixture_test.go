@@ -54,14 +54,27 @@ func (s *storage) upload(dir string, subtask int, snap keyed.Snapshot, o keyed.W
 // commit writes the metadata of a checkpoint and opens it.
 func (s *storage) commit(t failer, dir string, maxParallelism int, handles []*metadata.KeyGroupsHandle) *snapshot.Snapshot {
 	t.Helper()
-	op := metadata.OperatorState{ID: metadata.OperatorID{1}, Parallelism: int32(len(handles)), MaxParallelism: int32(maxParallelism)}
+	return s.commitAs(t, dir, metadata.OperatorState{ID: metadata.OperatorID{1}, MaxParallelism: int32(maxParallelism)}, false, handles)
+}
+
+// commitAs is commit with the name and max parallelism of an operator; newer says that
+// Flink 2 wrote its Kryo values.
+func (s *storage) commitAs(t failer, dir string, as metadata.OperatorState, newer bool, handles []*metadata.KeyGroupsHandle) *snapshot.Snapshot {
+	t.Helper()
+	op := metadata.OperatorState{ID: as.ID, Name: as.Name, UID: as.UID, Parallelism: int32(len(handles)), MaxParallelism: as.MaxParallelism}
+	c := metadata.Checkpoint{Version: 3, ID: s.n}
+	if newer || op.Name != "" || op.UID != "" {
+		c.Version = 5
+		c.Properties = metadata.RawProperties{0xac, 0xed, 0x00, 0x05, 0x70} // a Java null
+	}
 	for i, h := range handles {
 		if h != nil {
 			op.Subtasks = append(op.Subtasks, metadata.SubtaskState{Index: int32(i), ManagedKeyed: h})
 		}
 	}
+	c.Operators = []metadata.OperatorState{op}
 	var b bytes.Buffer
-	require.NoError(t, metadata.Encode(&b, &metadata.Checkpoint{Version: 3, ID: s.n, Operators: []metadata.OperatorState{op}}))
+	require.NoError(t, metadata.Encode(&b, &c))
 	ctx := context.Background()
 	w, err := s.store.Create(ctx, dir+"/_metadata", nil)
 	require.NoError(t, err)

@@ -133,6 +133,13 @@ func (b *Backend[K]) CleanUp(n int) {
 	}
 }
 
+// Registered reports whether a state is registered under a name, as opposed to one
+// that was restored and waits for it.
+func (b *Backend[K]) Registered(name string) bool {
+	i, ok := b.byName[name]
+	return ok && b.states[i].raw == nil
+}
+
 // Len is the number of entries of a state: keys and namespaces, or timers.
 func (b *Backend[K]) Len(name string) int {
 	i, ok := b.byName[name]

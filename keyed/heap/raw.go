@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark/tidemark/snapshot/stream"
 )
 
-func newRawState(s *snapshot.State, env *engine.Env) (*rawState, error) {
-	r := &rawState{from: s, env: env, mu: make([]sync.Mutex, env.Count), groups: make([][]rawRow, env.Count)}
+func newRawState(s *snapshot.State, env *engine.Env, decode *serializer.DecodeOptions) (*rawState, error) {
+	r := &rawState{from: s, env: env, decode: decode, mu: make([]sync.Mutex, env.Count), groups: make([][]rawRow, env.Count)}
 	word := ""
 	value := s.Value
 	switch s.Kind {
@@ -130,7 +130,7 @@ func (r *rawState) Write(kw *stream.KeyedWriter, index int, _ *table.View, group
 	}
 	var dec *serializer.Decoder
 	if r.elem != nil {
-		dec = serializer.NewDecoder(r.elem, nil)
+		dec = serializer.NewDecoder(r.elem, r.decode)
 	}
 	for i := 0; i < len(rows); i++ {
 		x := &rows[i]

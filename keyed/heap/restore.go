@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,18 @@ func (b *Backend[K]) restoreOne(ctx context.Context, src keyed.RestoreSource, ro
 	if err != nil {
 		return err
 	}
+	classes := maps.Clone(src.Classes)
+	if classes == nil {
+		classes = serializer.Classes{}
+	}
+	for _, s := range states {
+		for _, t := range []*serializer.Type{s.Key, s.Namespace, s.UserKey, s.Value} {
+			if t != nil {
+				classes.Learn(t)
+			}
+		}
+	}
+	decode := &serializer.DecodeOptions{Kryo: serializer.KryoOf(src.Snapshot.Checkpoint.Version), Classes: classes}
 	var op *snapshot.StateOperator
 	for _, s := range states {
 		if !s.Kind.Keyed() {
@@ -71,7 +84,7 @@ func (b *Backend[K]) restoreOne(ctx context.Context, src keyed.RestoreSource, ro
 			return fmt.Errorf("%s and %s both have keyed state: select one of them", operatorName(op), operatorName(s.Operator))
 		}
 		op = s.Operator
-		if err := b.expect(s); err != nil {
+		if err := b.expect(s, decode); err != nil {
 			return fmt.Errorf("state %s: %w", s.Name, err)
 		}
 	}
@@ -115,13 +128,13 @@ func operatorName(o *snapshot.StateOperator) string {
 }
 
 // expect prepares for the rows of a restored state.
-func (b *Backend[K]) expect(s *snapshot.State) error {
+func (b *Backend[K]) expect(s *snapshot.State, decode *serializer.DecodeOptions) error {
 	if s.Variants > 0 {
 		return fmt.Errorf("subtasks declare it with different types: %w", keyed.ErrIncompatible)
 	}
 	i, ok := b.byName[s.Name]
 	if !ok {
-		raw, err := newRawState(s, b.env)
+		raw, err := newRawState(s, b.env, decode)
 		if err != nil {
 			return err
 		}
@@ -163,7 +176,8 @@ type rawState struct {
 	meta   serializer.StateMeta
 	env    *engine.Env
 	elem   *serializer.Type // of a list
-	mu     []sync.Mutex     // by key group
+	decode *serializer.DecodeOptions
+	mu     []sync.Mutex // by key group
 	groups [][]rawRow
 }
 

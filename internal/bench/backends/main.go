@@ -1,0 +1,171 @@
+//go:build linux
+
+// Backends measures the state backends on the workloads of bench-flink, whose
+// WORKLOADS.md defines them, and prints the same JSON lines with the same variant
+// names, so that its table joins ours with Flink's:
+//
+//	go run ./internal/bench/backends w1 > ours.jsonl         # point operations
+//	go run ./internal/bench/backends -keys 5000000 w3 w4     # snapshots, restores
+//	go run ./internal/bench/backends -keys 5000000 dip       # updates around a snapshot
+//	go run ./internal/bench/backends w7                      # timers
+//
+// CPU per operation is that of the measuring thread. Human lines go to stderr.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	keys    = flag.Int("keys", 0, "number of keys; 0 is the workload's own: 500000 for w1, 1000000 for the others")
+	runs    = flag.Int("runs", 3, "timed runs")
+	only    = flag.String("only", "", "regular expression of variants")
+	seconds = flag.Float64("seconds", 3, "dip: length of a phase")
+	dir     = flag.String("dir", "", "where snapshots go; a temporary directory if empty")
+	gogc    = flag.Int("gogc", 100, "GOGC")
+	memMiB  = flag.Int64("memlimit", 0, "GOMEMLIMIT in MiB; 0 is none")
+)
+
+func main() {
+	flag.Parse()
+	debug.SetGCPercent(*gogc)
+	if *memMiB > 0 {
+		debug.SetMemoryLimit(*memMiB << 20)
+	}
+	if err := run(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "backends:", err)
+		os.Exit(1)
+	}
+}
+
+func run(workloads []string) error {
+	if err := checkVectors(); err != nil {
+		return err
+	}
+	if len(workloads) == 0 {
+		return fmt.Errorf("name workloads: w1, w3, w4, dip, w7")
+	}
+	runtime.LockOSThread()
+	for _, w := range workloads {
+		f := map[string]func() error{"w1": w1, "w3": w3, "w4": w4, "dip": dip, "w7": w7}[w]
+		if f == nil {
+			return fmt.Errorf("no workload %s", w)
+		}
+		idle := otherCPU()
+		start := time.Now()
+		if err := f(); err != nil {
+			return fmt.Errorf("%s: %w", w, err)
+		}
+		report(w, "process", "other_cores_busy", "cores", (otherCPU()-idle)/time.Since(start).Seconds())
+		report(w, "process", "peak_rss", "MiB", peakRSS())
+	}
+	return nil
+}
+
+func count(def int) int {
+	if *keys > 0 {
+		return *keys
+	}
+	return def
+}
+
+var onlyExp *regexp.Regexp
+
+func wanted(variant string) bool {
+	if onlyExp == nil {
+		onlyExp = regexp.MustCompile(*only)
+	}
+	return onlyExp.MatchString(variant)
+}
+
+// line is a result.
+type line struct {
+	Workload string    `json:"workload"`
+	Variant  string    `json:"variant"`
+	Metric   string    `json:"metric"`
+	Value    float64   `json:"value"`
+	Unit     string    `json:"unit"`
+	Runs     []float64 `json:"runs"`
+}
+
+func report(workload, variant, metric, unit string, values ...float64) {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	l := line{workload, variant, metric, sorted[len(sorted)/2], unit, values}
+	b, _ := json.Marshal(l)
+	fmt.Println(string(b))
+	fmt.Fprintf(os.Stderr, "%-10s %-48s %-18s %14.3f %s\n", workload, variant, metric, l.Value, unit)
+}
+
+// threadCPU is the CPU time of the calling thread.
+func threadCPU() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+func processCPU() float64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano()).Seconds()
+}
+
+// otherCPU is the CPU time in seconds that other processes have used.
+func otherCPU() float64 {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(b), "\n")
+	total := 0.0
+	for i, f := range strings.Fields(first)[1:] {
+		if i == 3 || i == 4 || i > 7 { // idle, iowait, guests
+			continue
+		}
+		n, _ := strconv.ParseFloat(f, 64)
+		total += n
+	}
+	return total/100 - processCPU()
+}
+
+func peakRSS() float64 {
+	b, _ := os.ReadFile("/proc/self/status")
+	for l := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(l, "VmHWM:"); ok {
+			n, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return n / 1024
+		}
+	}
+	return 0
+}
+
+func heapMiB() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / (1 << 20)
+}
+
+// measure times f and gives seconds of wall and of thread CPU.
+func measure(f func()) (wall, cpu float64) {
+	c, s := threadCPU(), time.Now()
+	f()
+	return time.Since(s).Seconds(), (threadCPU() - c).Seconds()
+}

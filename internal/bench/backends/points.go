@@ -1,0 +1,315 @@
+//go:build linux
+
+package main
+
+import (
+	"runtime"
+
+	"github.com/tidemark/tidemark/keyed"
+	"github.com/tidemark/tidemark/keyed/heap"
+	"github.com/tidemark/tidemark/serializer"
+)
+
+func open() *heap.Backend[int64] {
+	b, err := heap.Open(keyed.Config[int64]{Key: serializer.Int64})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// point runs one variant: two passes to warm up, then the timed ones. op does
+// operation i of a pass with key k, undo puts the state back.
+func point(variant string, seq []int64, op func(pass, i int, k int64), undo func(k int64)) {
+	if !wanted(variant) {
+		return
+	}
+	var perSecond, perOp []float64
+	for pass := range 2 + *runs {
+		runtime.GC()
+		wall, cpu := measure(func() {
+			for i, k := range seq {
+				op(pass, i, k)
+			}
+		})
+		if undo != nil {
+			for _, k := range seq {
+				undo(k)
+			}
+		}
+		if pass >= 2 {
+			perSecond = append(perSecond, float64(len(seq))/wall)
+			perOp = append(perOp, cpu*1e9/float64(len(seq)))
+		}
+	}
+	report("w1", variant, "throughput", "ops/s", perSecond...)
+	report("w1", variant, "cpu_per_op", "ns", perOp...)
+}
+
+var sink int64
+
+func w1() error {
+	n := count(500_000)
+	uni, zip, perm := uniform(n, n, 1), zipf(n, n, 0.99, 2), permutation(n, 3)
+	w1Values(n, uni, zip, perm)
+	w1Lists(n, uni, zip, perm)
+	w1Maps(n, uni, zip, perm)
+	w1Folds(n, uni)
+	return nil
+}
+
+func w1Values(n int, uni, zip, perm []int64) {
+	before := heapMiB()
+	b := open()
+	s := keyed.Value(b, "state", serializer.Int64)
+	for k := range int64(n) {
+		must(s.Set(b.Key(k), int64(mix(uint64(k)))))
+	}
+	report("w1", "hashmap/value-long", "heap_after_setup", "MiB", heapMiB()-before)
+	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
+		point("hashmap/value-long-get/"+name, seq, func(_, _ int, k int64) {
+			v, _, _ := s.Get(b.Key(k))
+			sink += v
+		}, nil)
+		point("hashmap/value-long-update/"+name, seq, func(_, i int, k int64) { must(s.Set(b.Key(k), int64(i))) }, nil)
+	}
+	point("hashmap/value-long-getupdate/uniform", uni, func(_, _ int, k int64) {
+		key := b.Key(k)
+		v, _, _ := s.Get(key)
+		must(s.Set(key, v+1))
+	}, nil)
+	point("hashmap/value-long-addnew/permuted", perm, func(p, i int, k int64) { must(s.Set(b.Key(k+int64(n*(p+1))), int64(i))) }, nil)
+	must(b.Close())
+
+	pool := make([][]byte, 1024)
+	for i := range pool {
+		pool[i] = value100(int64(i), 1)
+	}
+	before = heapMiB()
+	b = open()
+	v := keyed.Value(b, "state", serializer.Bytes)
+	for k := range int64(n) {
+		must(v.Set(b.Key(k), value100(k, 0)))
+	}
+	report("w1", "hashmap/value-100B", "heap_after_setup", "MiB", heapMiB()-before)
+	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
+		point("hashmap/value-100B-get/"+name, seq, func(_, _ int, k int64) {
+			x, _, _ := v.Get(b.Key(k))
+			sink += int64(len(x))
+		}, nil)
+		point("hashmap/value-100B-update/"+name, seq, func(_, i int, k int64) { must(v.Set(b.Key(k), pool[i%1024])) }, nil)
+	}
+	point("hashmap/value-100B-addnew/permuted", perm, func(p, i int, k int64) { must(v.Set(b.Key(k+int64(n*(p+1))), pool[i%1024])) }, nil)
+	must(b.Close())
+
+	texts := make([]string, 1024)
+	for i := range texts {
+		texts[i] = string100(int64(i), 1)
+	}
+	b = open()
+	str := keyed.Value(b, "state", serializer.String)
+	for k := range int64(n) {
+		must(str.Set(b.Key(k), string100(k, 0)))
+	}
+	point("hashmap/value-string100-get/uniform", uni, func(_, _ int, k int64) {
+		x, _, _ := str.Get(b.Key(k))
+		sink += int64(len(x))
+	}, nil)
+	point("hashmap/value-string100-update/uniform", uni, func(_, i int, k int64) { must(str.Set(b.Key(k), texts[i%1024])) }, nil)
+	must(b.Close())
+}
+
+func w1Lists(n int, uni, zip, perm []int64) {
+	before := heapMiB()
+	b := open()
+	s := keyed.List(b, "state", serializer.Int64)
+	one := func(k int64) {
+		v := [1]int64{int64(mix(uint64(k)))}
+		must(s.Update(b.Key(k), v[:]))
+	}
+	for k := range int64(n) {
+		one(k)
+	}
+	report("w1", "hashmap/list-1", "heap_after_setup", "MiB", heapMiB()-before)
+	point("hashmap/list1-get/uniform", uni, func(_, _ int, k int64) {
+		l, _ := s.Get(b.Key(k))
+		sink += int64(len(l))
+	}, nil)
+	iterate := func(_, _ int, k int64) {
+		l, _ := s.Get(b.Key(k))
+		for _, x := range l {
+			sink += x
+		}
+	}
+	point("hashmap/list1-getiterate/uniform", uni, iterate, nil)
+	point("hashmap/list1-getiterate/zipf", zip, iterate, nil)
+	single := []int64{0}
+	point("hashmap/list1-update1/uniform", uni, func(_, i int, k int64) {
+		single[0] = int64(i)
+		must(s.Update(b.Key(k), single))
+	}, nil)
+	point("hashmap/list-add/permuted", perm, func(_, i int, k int64) { must(s.Add(b.Key(k), int64(i))) }, one)
+	hundred := make([]int64, 100)
+	for i := range hundred {
+		hundred[i] = int64(i)
+	}
+	few := perm[:n/10]
+	point("hashmap/list-addall100/permuted", few, func(_, _ int, k int64) { must(s.AddAll(b.Key(k), hundred)) }, one)
+	point("hashmap/list-update100/permuted", few, func(_, _ int, k int64) { must(s.Update(b.Key(k), hundred)) }, nil)
+	for _, k := range few {
+		must(s.Update(b.Key(k), hundred))
+	}
+	point("hashmap/list100-getiterate/permuted", few, iterate, nil)
+	point("hashmap/list-addnew/permuted", perm, func(p, i int, k int64) { must(s.Add(b.Key(k+int64(n*(p+1))), int64(i))) }, nil)
+	must(b.Close())
+}
+
+func w1Maps(n int, uni, zip, perm []int64) {
+	before := heapMiB()
+	b := open()
+	s := keyed.Map(b, "state", serializer.Int64, serializer.Int64)
+	for k := range int64(n) {
+		for u := range int64(10) {
+			must(s.Put(b.Key(k), u, int64(mix(uint64(k)))))
+		}
+	}
+	report("w1", "hashmap/map-10", "heap_after_setup", "MiB", heapMiB()-before)
+	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
+		point("hashmap/map10-get/"+name, seq, func(_, i int, k int64) {
+			v, _, _ := s.Get(b.Key(k), int64(i%10))
+			sink += v
+		}, nil)
+	}
+	point("hashmap/map10-contains/uniform", uni, func(_, i int, k int64) {
+		if ok, _ := s.Contains(b.Key(k), int64(i%20)); ok {
+			sink++
+		}
+	}, nil)
+	few := uni[:n/5]
+	point("hashmap/map10-isempty/uniform", few, func(_, _ int, k int64) {
+		if ok, _ := s.IsEmpty(b.Key(k)); ok {
+			sink++
+		}
+	}, nil)
+	point("hashmap/map10-keys/uniform", few, func(_, _ int, k int64) {
+		must(s.Entries(b.Key(k), func(u, _ int64) bool {
+			sink += u
+			return true
+		}))
+	}, nil)
+	point("hashmap/map10-entries/uniform", few, func(_, _ int, k int64) {
+		must(s.Entries(b.Key(k), func(u, v int64) bool {
+			sink += u + v
+			return true
+		}))
+	}, nil)
+	point("hashmap/map10-put/uniform", uni, func(_, i int, k int64) { must(s.Put(b.Key(k), int64(i%10), int64(i))) }, nil)
+	point("hashmap/map10-putnew/permuted", perm, func(_, i int, k int64) { must(s.Put(b.Key(k), 10, int64(i))) }, func(k int64) { must(s.Remove(b.Key(k), 10)) })
+	for _, k := range perm {
+		must(s.Put(b.Key(k), 10, k))
+	}
+	point("hashmap/map10-remove/permuted", perm, func(_, _ int, k int64) { must(s.Remove(b.Key(k), 10)) }, func(k int64) { must(s.Put(b.Key(k), 10, k)) })
+	point("hashmap/map-addnew/permuted", perm, func(p, i int, k int64) { must(s.Put(b.Key(k+int64(n*(p+1))), 10, int64(i))) }, nil)
+	must(b.Close())
+}
+
+// total is the aggregator of aggregating-add.
+type total struct{}
+
+func (total) New() int64             { return 0 }
+func (total) Add(a, v int64) int64   { return a + v }
+func (total) Merge(a, b int64) int64 { return a + b }
+func (total) Result(a int64) int64   { return a }
+
+func w1Folds(n int, uni []int64) {
+	b := open()
+	r := keyed.Reducing(b, "reducing", func(a, b int64) int64 { return a + b }, serializer.Int64)
+	a := keyed.Aggregating(b, "aggregating", total{}, serializer.Int64)
+	for k := range int64(n) {
+		must(r.Add(b.Key(k), k))
+		must(a.Add(b.Key(k), k))
+	}
+	point("hashmap/reducing-get/uniform", uni, func(_, _ int, k int64) {
+		v, _, _ := r.Get(b.Key(k))
+		sink += v
+	}, nil)
+	point("hashmap/reducing-add/uniform", uni, func(_, i int, k int64) { must(r.Add(b.Key(k), int64(i))) }, nil)
+	point("hashmap/aggregating-add/uniform", uni, func(_, i int, k int64) { must(a.Add(b.Key(k), int64(i))) }, nil)
+	must(b.Close())
+}
+
+func w7() error {
+	n := count(1_000_000)
+	ks := permutation(n, 3)
+	s := splitmix(4)
+	at := make([]int64, n)
+	for i := range at {
+		at[i] = s.below(1_000_000)
+	}
+	type result struct{ perSecond, perOp []float64 }
+	results := map[string]*result{}
+	order := []string{"register", "register-again", "delete", "fire"}
+	for _, o := range order {
+		results[o] = &result{}
+	}
+	var mem []float64
+	for run := range 1 + *runs {
+		before := heapMiB()
+		b := open()
+		q := keyed.Timers(b, "user-timers", serializer.VoidNS).Event
+		step := func(name string, ops func() int) {
+			runtime.GC()
+			var done int
+			wall, cpu := measure(func() { done = ops() })
+			if run > 0 {
+				r := results[name]
+				r.perSecond = append(r.perSecond, float64(done)/wall)
+				r.perOp = append(r.perOp, cpu*1e9/float64(done))
+			}
+		}
+		register := func() int {
+			for i, k := range ks {
+				if _, err := q.Register(b.Key(k), struct{}{}, at[i]); err != nil {
+					panic(err)
+				}
+			}
+			return n
+		}
+		step("register", register)
+		mem = append(mem, heapMiB()-before)
+		step("register-again", register)
+		step("delete", func() int {
+			for i, k := range ks[:n/2] {
+				if _, err := q.Delete(b.Key(k), struct{}{}, at[i]); err != nil {
+					panic(err)
+				}
+			}
+			return n / 2
+		})
+		step("fire", func() int {
+			fired := 0
+			for w := int64(10_000); w <= 1_000_000; w += 10_000 {
+				m, err := q.Advance(w, func(keyed.Timer[int64, struct{}]) error {
+					sink++
+					return nil
+				})
+				must(err)
+				fired += m
+			}
+			return fired
+		})
+		must(b.Close())
+	}
+	for _, o := range order {
+		report("w7", "hashmap/"+o, "throughput", "timers/s", results[o].perSecond...)
+		report("w7", "hashmap/"+o, "cpu_per_timer", "ns", results[o].perOp...)
+	}
+	report("w7", "hashmap/register", "heap_after", "MiB", mem...)
+	return nil
+}
