@@ -119,7 +119,7 @@ func compareDescription(t *testing.T, example, dir string) {
 
 var (
 	className = regexp.MustCompile(`\b(pojo|enum):(?:[\w$]+\.)+(\w+)`)
-	rowFields = regexp.MustCompile(`row<[^<>]*>`)
+	fieldName = regexp.MustCompile(`[<,]\w+:`)
 )
 
 // description is a description in a form that can be compared: operator by uid,
@@ -189,14 +189,11 @@ func shortType(words string) string {
 		return "avro"
 	}
 	words = className.ReplaceAllString(words, "$1:$2")
-	return rowFields.ReplaceAllStringFunc(words, func(r string) string {
-		fields := strings.Split(r[4:len(r)-1], ",")
-		for i, f := range fields {
-			if _, typ, ok := strings.Cut(f, ":"); ok && !strings.HasPrefix(f, "pojo:") && !strings.HasPrefix(f, "enum:") {
-				fields[i] = typ
-			}
+	return fieldName.ReplaceAllStringFunc(words, func(f string) string {
+		if name := f[1 : len(f)-1]; name == "pojo" || name == "enum" {
+			return f
 		}
-		return "row<" + strings.Join(fields, ",") + ">"
+		return f[:1]
 	})
 }
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Lets a real Flink, 1.20.0 and 2.3.0, write each example in each kind of snapshot,
-# and compares what we read with what it was told to write. Needs Java 17 and Maven.
+# and compares what we read with what it was told to write; then lets it restore what
+# we create of the examples and of random descriptions, and reads what it makes of
+# that. Needs Java 17 and Maven.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-go test -tags integration -count 1 -timeout 40m -run 'TestDescriptionsOfARealFlink' ./snapshot
+go test -tags integration -count 1 -timeout 40m -run 'TestDescriptionsOfARealFlink|TestCreatedIsRestoredByARealFlink' ./snapshot
