@@ -42,6 +42,8 @@ var documents = map[string]any{
 	"dump":     dumpOutput{},
 	"states":   statesOutput{},
 	"stats":    statsOutput{},
+	"get":      getOutput{},
+	"timers":   timersOutput{},
 	"channels": channelsOutput{},
 	"sources":  sourcesOutput{},
 	"create":   createOutput{},

@@ -21,8 +21,8 @@ import (
 
 type readOptions struct {
 	scanFlags
+	rowFlags
 	all       bool
-	key       string
 	limit     int64
 	format    string
 	output    string
@@ -40,14 +40,19 @@ state with --all: a row for each value, list, map entry and timer, for each
 subtask's operator list and each entry of a broadcast state.
 
 Formats are a table, JSON lines (one object for each row; docs/format/rows.md has
-their members) and CSV (the same members as columns, nested values as JSON).
+their members), CSV (the same members as columns, nested values as JSON), Parquet
+and Arrow (columns with types; docs/format/columns.md). Files of columns hold one
+state: with --all, or if -o names a folder, each state gets a file OPERATOR.STATE
+there. Without -o, arrow is the stream format on standard output.
 
 Rows come in the order of the files: operators, subtasks, key groups, and for
 RocksDB state by state. --unordered gives them as they are read. What cannot be
 decoded is shown as bytes under the name of its class, and the exit code is 4.`,
 		Example: `  stateutil read --operator orders --state lastOrder --key '"alice"' s3://bucket/checkpoints/7f3c…a1/chk-8841
   stateutil read --all --format jsonl /savepoints/savepoint-5f6b2a-02c1f9a4bb1d | jq .value
-  stateutil read --state clicks --format csv -o clicks.csv /savepoints/savepoint-5f6b2a-02c1f9a4bb1d`,
+  stateutil read --state clicks --format csv -o clicks.csv /savepoints/savepoint-5f6b2a-02c1f9a4bb1d
+  stateutil read --all --format parquet -o state/ s3://bucket/checkpoints/7f3c…a1/chk-8841
+  stateutil read --state lastOrder --where "value.total > 100 and value.note is null" /savepoints/savepoint-5f6b2a-02c1f9a4bb1d`,
 		Args:              atMost(1, "URL"),
 		ValidArgsFunction: g.completeURL,
 		PreRunE: func(*cobra.Command, []string) error {
@@ -57,7 +62,10 @@ decoded is shown as bytes under the name of its class, and the exit code is 4.`,
 			if !slices.Contains(rowFormats, o.format) {
 				return usage("--format is %q: one of %s", o.format, strings.Join(rowFormats, ", "))
 			}
-			return nil
+			if o.format == "parquet" && o.output == "" {
+				return usage("--format parquet wants -o: a file, or a folder for more than one state")
+			}
+			return o.parse()
 		},
 		RunE: func(cmd *cobra.Command, a []string) error {
 			url, err := g.url(a)
@@ -69,21 +77,20 @@ decoded is shown as bytes under the name of its class, and the exit code is 4.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "every state of every operator")
-	o.add(f)
-	o.complete(cmd)
-	f.StringVar(&o.key, "key", "", "only this key, as `JSON` the way rows show it")
+	o.scanFlags.add(f)
+	o.scanFlags.complete(cmd)
+	o.rowFlags.add(f)
+	o.rowFlags.complete(cmd)
 	f.Int64Var(&o.limit, "limit", 0, "stop after `N` rows; 0 is no limit")
-	f.StringVar(&o.format, "format", "table", "print a table, jsonl or csv")
+	f.StringVar(&o.format, "format", "table", "print a table, jsonl or csv, or write parquet or arrow")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(rowFormats, cobra.ShellCompDirectiveNoFileComp)))
-	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output; it appears when it is whole")
+	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output, or files of columns to a folder; they appear when they are whole")
 	f.BoolVar(&o.unordered, "unordered", false, "give rows as they are read, in no order")
-	for _, flag := range []string{"key", "limit"} {
-		must(cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions))
-	}
+	must(cmd.RegisterFlagCompletionFunc("limit", cobra.NoFileCompletions))
 	return cmd
 }
 
-var rowFormats = []string{"table", "jsonl", "csv"}
+var rowFormats = []string{"table", "jsonl", "csv", "parquet", "arrow"}
 
 // errLimit ends a scan that has given as many rows as were asked for.
 var errLimit = errors.New("limit reached")
@@ -100,28 +107,42 @@ func (g *global) read(ctx context.Context, url string, o *readOptions) error {
 	}
 	opts.Unordered = o.unordered
 	format := o.format
-	if g.json {
+	if g.json && format == "table" {
 		format = "jsonl"
+	}
+	progress := g.progress()
+	defer progress.Stop()
+	choose, err := o.chooser(ctx, s, opts)
+	if err != nil {
+		return err
+	}
+	if o.count > 0 && (o.limit == 0 || o.limit > int64(o.count)) {
+		o.limit = int64(o.count) // two rows may have one hash
+	}
+	count := &undecodedCount{}
+	if _, columns := columnFormats[format]; columns {
+		if err := g.readColumns(ctx, s, opts, o, format, choose, count, progress); err != nil {
+			return err
+		}
+		progress.Stop()
+		return probs.end(count.rows, count.classes)
 	}
 	out, err := g.rowOutput(o.output)
 	if err != nil {
 		return err
 	}
 	defer out.abort()
-	progress := g.progress()
-	defer progress.Stop()
-	count := &undecodedCount{}
 	w := io.Writer(out)
 	if o.output == "" {
 		w = g.output(progress)
 	}
 	switch format {
 	case "jsonl":
-		err = g.readLines(ctx, s, opts, o, w, count, progress)
+		err = g.readLines(ctx, s, opts, o, w, choose, count, progress)
 	case "csv":
-		err = g.readCSV(ctx, s, opts, o, w, count)
+		err = g.readCSV(ctx, s, opts, o, w, choose, count)
 	default:
-		err = g.readTable(ctx, s, opts, o, w, count)
+		err = g.readTable(ctx, s, opts, o, w, choose, count)
 	}
 	progress.Stop()
 	if err != nil && !errors.Is(err, errLimit) {
@@ -152,12 +173,12 @@ func (c *undecodedCount) add(class string) {
 
 // lineEncoder writes rows as JSON lines.
 type lineEncoder struct {
-	match *rowMatch
+	match func(*snapshot.StateRow) bool
 	count *undecodedCount
 }
 
 func (e *lineEncoder) Append(dst []byte, r *snapshot.StateRow) ([]byte, error) {
-	if !e.match.row(r) {
+	if !e.match(r) {
 		return dst, nil
 	}
 	dst, undecoded := r.AppendJSON(dst)
@@ -167,11 +188,11 @@ func (e *lineEncoder) Append(dst []byte, r *snapshot.StateRow) ([]byte, error) {
 	return append(dst, '\n'), nil
 }
 
-func (g *global) readLines(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, count *undecodedCount, progress *terminal.Progress) error {
+func (g *global) readLines(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, choose *rowChooser, count *undecodedCount, progress *terminal.Progress) error {
 	var written int64
 	left := o.limit
 	return snapshot.Blocks(ctx, s, opts, func(int) snapshot.Encoder {
-		return &lineEncoder{match: newRowMatch(o.key), count: count}
+		return &lineEncoder{match: choose.match(), count: count}
 	}, func(b []byte) error {
 		if o.limit > 0 {
 			n := 0
@@ -196,52 +217,21 @@ func (g *global) readLines(ctx context.Context, s *snapshot.Snapshot, opts *snap
 	})
 }
 
-// rowMatch chooses rows by the JSON of their key. It belongs to one goroutine.
-type rowMatch struct {
-	key string
-	buf []byte
-}
-
-func newRowMatch(key string) *rowMatch { return &rowMatch{key: compactJSON(key)} }
-
-func (m *rowMatch) row(r *snapshot.StateRow) bool {
-	if m.key == "" {
-		return true
-	}
-	if !r.State.Kind.Keyed() {
-		return false
-	}
-	m.buf, _ = r.AppendKeyJSON(m.buf[:0])
-	return string(m.buf) == m.key
-}
-
-// compactJSON brings a key to the form in which rows have it; what is no JSON is
-// taken as a string.
-func compactJSON(s string) string {
-	if s == "" {
-		return ""
-	}
-	if b, ok := compact(s); ok {
-		return b
-	}
-	return strconv.Quote(s)
-}
-
 // rows calls f for each chosen row, one after the other.
-func rows(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, f func(*snapshot.StateRow) error) error {
-	match := newRowMatch(o.key)
+func rows(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, choose *rowChooser, limit int64, f func(*snapshot.StateRow) error) error {
+	match := choose.match()
 	n := int64(0)
 	for r, err := range snapshot.Rows(ctx, s, opts) {
 		if err != nil {
 			return err
 		}
-		if !match.row(r) {
+		if !match(r) {
 			continue
 		}
 		if err := f(r); err != nil {
 			return err
 		}
-		if n++; o.limit > 0 && n == o.limit {
+		if n++; limit > 0 && n == limit {
 			return errLimit
 		}
 	}
@@ -288,7 +278,7 @@ func (g *global) cells(r *snapshot.StateRow, count *undecodedCount) []string {
 	return []string{op, r.State.Name, string(r.State.Kind), subtask, group, ns, key, mapKey, value}
 }
 
-func (g *global) readTable(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, count *undecodedCount) error {
+func (g *global) readTable(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, choose *rowChooser, count *undecodedCount) error {
 	screen := g.screen
 	if o.output != "" {
 		screen = terminal.Screen{}
@@ -302,7 +292,7 @@ func (g *global) readTable(ctx context.Context, s *snapshot.Snapshot, opts *snap
 		terminal.Column{Title: "KEY", Cut: terminal.End, Min: 8},
 		terminal.Column{Title: "MAP KEY", Dull: "-", Cut: terminal.End, Min: 8},
 		terminal.Column{Title: "VALUE", Cut: terminal.End, Min: 16})
-	err := rows(ctx, s, opts, o, func(r *snapshot.StateRow) error {
+	err := rows(ctx, s, opts, choose, o.limit, func(r *snapshot.StateRow) error {
 		c := g.cells(r, count)
 		if c[5] == "null" {
 			c[5] = ""
@@ -318,12 +308,12 @@ func (g *global) readTable(ctx context.Context, s *snapshot.Snapshot, opts *snap
 	return table.Flush()
 }
 
-func (g *global) readCSV(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, count *undecodedCount) error {
+func (g *global) readCSV(ctx context.Context, s *snapshot.Snapshot, opts *snapshot.ScanOptions, o *readOptions, w io.Writer, choose *rowChooser, count *undecodedCount) error {
 	c := csv.NewWriter(w)
 	if err := c.Write([]string{"operator", "state", "kind", "subtask", "key_group", "namespace", "key", "map_key", "value"}); err != nil {
 		return err
 	}
-	err := rows(ctx, s, opts, o, func(r *snapshot.StateRow) error {
+	err := rows(ctx, s, opts, choose, o.limit, func(r *snapshot.StateRow) error {
 		cells := g.cells(r, count)
 		for i := 5; i < len(cells); i++ {
 			cells[i] = plainText(cells[i])

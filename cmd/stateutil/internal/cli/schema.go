@@ -13,6 +13,8 @@ const (
 	schemaDump     = "stateutil.dump/1"
 	schemaStates   = "stateutil.states/1"
 	schemaStats    = "stateutil.stats/1"
+	schemaGet      = "stateutil.get/1"
+	schemaTimers   = "stateutil.timers/1"
 	schemaChannels = "stateutil.channels/1"
 	schemaSources  = "stateutil.sources/1"
 	schemaCreate   = "stateutil.create/1"
