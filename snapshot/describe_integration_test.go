@@ -41,7 +41,7 @@ var verifyKinds = map[string]string{
 // Every example is written in the kinds of forAll, those of everyKind in all.
 var (
 	forAll    = map[string]bool{"heap-canonical": true, "heap-checkpoint": true, "rocksdb-canonical": true, "rocksdb-increment": true}
-	everyKind = map[string]bool{"types": true, "map": true, "timers": true}
+	everyKind = map[string]bool{"types": true, "map": true, "timers": true, "reducing": true}
 )
 
 // TestDescriptionsOfARealFlink lets a real Flink write each example in each kind

@@ -180,7 +180,7 @@ func (sc *scan) keyGroups(ctx context.Context, j handleJob, h *metadata.KeyGroup
 	if err != nil || !f.anyWanted() {
 		return nil, err
 	}
-	canonical := h.Form == metadata.TagSavepointKeyGroups || h.Form == metadata.TagKeyGroups && looksCanonical(ctx, src, regions)
+	canonical := h.Form == metadata.TagSavepointKeyGroups || looksCanonical(ctx, src, regions)
 	if sc.verify != nil {
 		regions = sc.verify.keyGroups(j, f, src, regions, canonical)
 	}
@@ -210,8 +210,11 @@ func (sc *scan) openKeyGroups(ctx context.Context, j handleJob, h *metadata.KeyG
 }
 
 // looksCanonical tells the two bodies apart where the handle does not: before
-// Flink 1.16 RocksDB wrote canonical bodies behind the heap's handle. A heap body
-// begins with the key group.
+// Flink 1.16 RocksDB wrote canonical bodies behind the heap's handles, in 1.15 also
+// behind those with an ID.
+//
+//	heap       int32 key group, int16 state, …
+//	canonical  int16 state, int32 key length, key, …, int16 0xffff
 func looksCanonical(ctx context.Context, src sst.Source, regions []stream.Region) bool {
 	for _, r := range regions {
 		if r.KeyGroup == 0 {
@@ -222,6 +225,18 @@ func looksCanonical(ctx context.Context, src sst.Source, regions []stream.Region
 			return false
 		}
 		return int32(be32(b[:])) != r.KeyGroup
+	}
+	for _, r := range regions { // key group 0 alone, which reads as state 0
+		var head [6]byte
+		var end [2]byte
+		if _, err := src.ReadAt(ctx, head[:], r.From); err != nil || r.To-r.From < 8 {
+			return false
+		}
+		if _, err := src.ReadAt(ctx, end[:], r.To-2); err != nil {
+			return false
+		}
+		n := int64(be32(head[2:])) // of the heap a small state number
+		return be32(head[:]) != 0 || n > 1 && n <= r.To-r.From-12 && end == [2]byte{0xff, 0xff}
 	}
 	return false
 }

@@ -59,7 +59,7 @@ func ReadObjectStream(b []byte) (v Value, consumed int, err error) {
 	}
 	v, err = r.Next()
 	if err == io.EOF {
-		err = &damage.Error{Offset: int64(len(b)), Field: "object", Detail: "is missing", Err: damage.ErrCorrupt}
+		err = &damage.Error{Offset: int64(len(b)), Field: "object", Detail: "is missing", Err: errCut}
 	}
 	if err != nil {
 		return nil, 0, err
@@ -130,7 +130,7 @@ func NewObjectReader(b []byte) (*ObjectReader, error) {
 	magic, version := r.in.U16(), r.in.U16()
 	switch {
 	case r.in.Err() != nil:
-		return nil, &damage.Error{Offset: 0, Field: "stream header", Detail: fmt.Sprintf("is cut off: %d of 4 bytes", len(b)), Err: damage.ErrCorrupt}
+		return nil, &damage.Error{Offset: 0, Field: "stream header", Detail: fmt.Sprintf("is cut off: %d of 4 bytes", len(b)), Err: errCut}
 	case magic != streamMagic:
 		return nil, &damage.Error{Offset: 0, Field: "stream magic", Detail: fmt.Sprintf("is %04x, not aced", magic), Err: damage.ErrCorrupt}
 	case version != streamVersion:
@@ -223,6 +223,14 @@ func (r *ObjectReader) push(v Value) {
 		r.stack = slices.Grow(r.stack, max(len(r.stack), 64))
 	}
 	r.stack = append(r.stack, v)
+}
+
+// tooLong refuses a length. More bytes may help, but not a negative one.
+func (r *ObjectReader) tooLong(at int, field string, n int64) {
+	r.fail(at, field, fmt.Sprintf("is %d, but %d bytes are left", n, r.in.Len()))
+	if e, ok := r.err.(*damage.Error); ok && n > 0 && e.Err == damage.ErrCorrupt {
+		e.Err = errCut
+	}
 }
 
 // ok checks the primitive reader, which stands at or behind field.
@@ -336,7 +344,7 @@ func (r *ObjectReader) newString(tag byte) Value {
 	} else {
 		n := r.in.I64()
 		if r.in.Err() == nil && (n < 0 || n > int64(r.in.Len())) {
-			r.fail(at, "long string length", fmt.Sprintf("is %d, but %d bytes are left", n, r.in.Len()))
+			r.tooLong(at, "long string length", n)
 			return nil
 		}
 		s = String(r.in.Next(int(n)))
@@ -363,7 +371,7 @@ func (r *ObjectReader) block(tag byte) Value {
 		n = int64(r.in.I32())
 	}
 	if r.in.Err() == nil && (n < 0 || n > int64(r.in.Len())) {
-		r.fail(at, "block length", fmt.Sprintf("is %d, but %d bytes are left", n, r.in.Len()))
+		r.tooLong(at, "block length", n)
 		return nil
 	}
 	b := BlockData(r.in.Next(int(n)))
