@@ -5,3 +5,6 @@ func ChooseSample(s *Sample, object string, unit uint64) bool {
 	choose := s.choose(object)
 	return choose == nil || choose(unit)
 }
+
+// DecodeKeys makes a comparison decode all keys.
+func DecodeKeys(o *DiffOptions) { o.whole = true }

@@ -203,6 +203,7 @@ func (w *worker) problem(state string, keyGroup int32, err error) error {
 type handleJob struct {
 	operator *StateOperator
 	subtask  int32
+	keyed    bool // the handle holds key groups
 	prepare  func(ctx context.Context) ([]*unit, error)
 }
 
@@ -220,6 +221,11 @@ func (sc *scan) jobs() iter.Seq[handleJob] {
 				j.prepare = func(ctx context.Context) ([]*unit, error) { return prepare(ctx, j) }
 				return yield(j)
 			}
+			keyed := func(subtask int32, prepare func(ctx context.Context, j handleJob) ([]*unit, error)) bool {
+				j := handleJob{operator: op, subtask: subtask, keyed: true}
+				j.prepare = func(ctx context.Context) ([]*unit, error) { return prepare(ctx, j) }
+				return yield(j)
+			}
 			keyedOnly := sc.narrowed() || sc.opts.KeyGroups != nil
 			if b, ok := o.Coordinator.(*metadata.ByteStreamHandle); ok && !keyedOnly {
 				if !job(-1, func(_ context.Context, j handleJob) ([]*unit, error) { return sc.coordinator(j, b) }) {
@@ -229,12 +235,12 @@ func (sc *scan) jobs() iter.Seq[handleJob] {
 			for k := range o.Subtasks {
 				st := &o.Subtasks[k]
 				if h := st.ManagedKeyed; h != nil {
-					if !job(st.Index, func(ctx context.Context, j handleJob) ([]*unit, error) { return sc.keyed(ctx, j, h) }) {
+					if !keyed(st.Index, func(ctx context.Context, j handleJob) ([]*unit, error) { return sc.keyed(ctx, j, h) }) {
 						return
 					}
 				}
 				if h := st.RawKeyed; h != nil {
-					if !job(st.Index, func(ctx context.Context, j handleJob) ([]*unit, error) { return sc.rawKeyed(ctx, j, h) }) {
+					if !keyed(st.Index, func(ctx context.Context, j handleJob) ([]*unit, error) { return sc.rawKeyed(ctx, j, h) }) {
 						return
 					}
 				}

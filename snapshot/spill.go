@@ -36,7 +36,7 @@ var errSpill = errors.New("temporary file")
 type tempFile struct{ *os.File }
 
 func newTempFile(dir string) (*tempFile, error) {
-	f, err := os.CreateTemp(dir, "tidemark-du-*.tmp")
+	f, err := os.CreateTemp(dir, "tidemark-*.tmp")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSpill, err)
 	}

@@ -51,7 +51,10 @@ type problems struct {
 // mostProblems is how many problems are printed one by one.
 const mostProblems = 20
 
-func (p *problems) add(sp *snapshot.ScanProblem) {
+func (p *problems) add(sp *snapshot.ScanProblem) { p.note("", sp) }
+
+// note is add with a word in front, for a command that reads more than one snapshot.
+func (p *problems) note(which string, sp *snapshot.ScanProblem) {
 	p.count++
 	if sp.Opaque {
 		p.opaque++
@@ -62,7 +65,7 @@ func (p *problems) add(sp *snapshot.ScanProblem) {
 		p.hidden++
 		return
 	}
-	p.g.complain(sp.Error())
+	p.g.complain(which + sp.Error())
 }
 
 // end says what remains to be said and gives the error that decides the exit

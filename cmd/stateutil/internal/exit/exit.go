@@ -21,6 +21,9 @@ const (
 	Failed       Code = 1
 	Damage       Code = 3
 	Partly       Code = 4
+	Differs      Code = 5
+	Migration    Code = 6
+	Incompatible Code = 7
 	NoCheckpoint Code = 10
 	Unsupported  Code = 11
 	AccessDenied Code = 12
@@ -40,6 +43,9 @@ var Meanings = []Meaning{
 	{Failed, "failed"},
 	{Damage, "damage found"},
 	{Partly, "partly decoded: the rest is shown, what could not be read is named"},
+	{Differs, "the snapshots differ (diff)"},
+	{Migration, "compatible after a migration (compat)"},
+	{Incompatible, "not compatible (compat)"},
 	{NoCheckpoint, "no checkpoint there"},
 	{Unsupported, "unsupported version"},
 	{AccessDenied, "access denied"},
