@@ -377,6 +377,7 @@ func CompatState(old, new *StateMeta, opts *CompatOptions) Compatibility {
 			if old.Kind == KeyValue && old.StateType() == "MAP" && s.Type.Kind == KindMap && n.Kind == KindMap {
 				r = r.worst(CompatKey(s.Type.Args[0], n.Args[0]).at("key"))
 			}
+		case old.Kind == Broadcast: // held as objects: its keys are migrated like values
 		default:
 			r = CompatKey(s.Type, n)
 		}

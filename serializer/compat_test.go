@@ -100,3 +100,45 @@ func TestStateCompatibility(t *testing.T) {
 		})
 	}
 }
+
+// Operator state is held as objects, so that keys of broadcast state are migrated.
+func TestCompatBroadcastKey(t *testing.T) {
+	key := func(fields ...Field) *Type { return NewPOJO("com.example.Key", fields...) }
+	id, extra := Field{Name: "id", Type: Basic(KindLong)}, Field{Name: "extra", Type: Basic(KindLong)}
+	before := NewBroadcastState("b", key(id), Basic(KindLong))
+	after := NewBroadcastState("b", key(extra, id), Basic(KindLong))
+	require.Equal(t, AfterMigration, CompatState(&before, &after, nil).Verdict)
+	require.Equal(t, Incompatible, CompatKey(before.Key(), after.Key()).Verdict)
+}
+
+func TestMigrate(t *testing.T) {
+	point := func(fields ...Field) *Type { return NewPOJO("com.example.Point", fields...) }
+	x, y, z := Field{Name: "x", Type: Basic(KindInt)}, Field{Name: "y", Type: Basic(KindInt)}, Field{Name: "z", Type: Basic(KindString)}
+	old, new := NewList(point(x, y)), NewList(point(x, z))
+	b, err := old.AppendValue(nil, []any{Object{Class: "com.example.Point", Fields: []NamedValue{{"x", int32(1)}, {"y", int32(2)}}}})
+	require.NoError(t, err)
+	convert, c := Migrate(old, new, nil)
+	require.Equal(t, AfterMigration, c.Verdict)
+	require.NotNil(t, convert)
+	out, err := convert([]byte("before"), b)
+	require.NoError(t, err)
+	v, n, err := NewDecoder(new, nil).Decode(out[len("before"):])
+	require.NoError(t, err)
+	require.Equal(t, len(out)-len("before"), n)
+	require.Equal(t, []any{Object{Class: "com.example.Point", Fields: []NamedValue{{"x", int32(1)}, {"z", nil}}}}, v)
+	_, err = convert(nil, append(b, 0))
+	require.ErrorContains(t, err, "bytes behind it")
+
+	convert, c = Migrate(old, old, nil)
+	require.Nil(t, convert)
+	require.Equal(t, AsIs, c.Verdict)
+	convert, c = Migrate(Basic(KindInt), Basic(KindLong), nil)
+	require.Nil(t, convert)
+	require.Equal(t, Incompatible, c.Verdict)
+	// Both have the constants, in another order.
+	convert, c = Migrate(NewEnum("E", "A", "B"), NewEnum("E", "B", "A"), nil)
+	require.Equal(t, AsIs, c.Verdict)
+	out, err = convert(nil, []byte{0, 0, 0, 1})
+	require.NoError(t, err)
+	require.Equal(t, []byte{0, 0, 0, 0}, out)
+}

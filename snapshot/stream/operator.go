@@ -144,6 +144,18 @@ func (o *Operator) Count() (int, error) {
 	return n, nil
 }
 
+// Rest reads all that is left of the open partition; valid until the next call.
+func (o *Operator) Rest() ([]byte, error) {
+	for o.w.fill() {
+	}
+	if o.w.err != nil {
+		return nil, readFailed(o.name, o.w.offset(), "partition", o.w.err)
+	}
+	b := o.w.buffered()
+	o.w.pos = o.w.end
+	return b, nil
+}
+
 // End checks that the open partition was read to its end.
 func (o *Operator) End() error {
 	if o.w.atEnd() {
