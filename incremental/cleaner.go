@@ -68,9 +68,9 @@ type Cleaner struct {
 	turn    chan struct{}
 	life    string
 	seq     int
-	written uint64   // reg.Changes when the journal was written
-	objects []string // journal objects that may exist, the newest last
-	keep    int      // how many of them at the end count
+	written [2]uint64 // reg.Changes when the journal was written
+	objects []string  // journal objects that may exist, the newest last
+	keep    int       // how many of them at the end count
 }
 
 // NewCleaner makes a Cleaner of a registry, which is its own from then on.
@@ -157,7 +157,7 @@ func (c *Cleaner) Clean(ctx context.Context) (left int, err error) {
 		return c.unfinished(), ctx.Err()
 	}
 	for ctx.Err() == nil {
-		err = c.writeJournal(ctx)
+		err = c.writeJournal(ctx, false)
 		c.mu.Lock()
 		batch := c.reg.Take(c.opts.Now(), c.opts.Workers*c.opts.Batch)
 		c.mu.Unlock()
@@ -165,6 +165,9 @@ func (c *Cleaner) Clean(ctx context.Context) (left int, err error) {
 			break
 		}
 		c.delete(ctx, batch)
+	}
+	if ctx.Err() == nil {
+		err = c.writeJournal(ctx, true)
 	}
 	return c.unfinished(), errors.Join(err, ctx.Err())
 }
@@ -263,13 +266,16 @@ const (
 
 // writeJournal brings the journal up to date: one object with everything that is to
 // be deleted, written before the older ones are removed; none if that is nothing.
-func (c *Cleaner) writeJournal(ctx context.Context) error {
+// What is gone from it is taken out only at the end of a pass.
+func (c *Cleaner) writeJournal(ctx context.Context, atEnd bool) error {
 	if c.opts.Journal == nil {
 		return nil
 	}
 	c.mu.Lock()
-	changes, pending := c.reg.Changes(), []byte(nil)
-	if changes != c.written {
+	added, gone := c.reg.Changes()
+	due := added != c.written[0] || atEnd && gone != c.written[1]
+	var pending []byte
+	if due {
 		for range c.reg.Pending() {
 			pending = encodeJournal(c.reg.Pending())
 			break
@@ -277,7 +283,7 @@ func (c *Cleaner) writeJournal(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	fail := func(err error) error { return fmt.Errorf("journal of the shared state registry: %w", err) }
-	if changes != c.written {
+	if due {
 		c.keep = 0
 		if pending != nil {
 			c.seq++
@@ -290,7 +296,7 @@ func (c *Cleaner) writeJournal(ctx context.Context) error {
 			}
 			c.keep = 1
 		}
-		c.written = changes
+		c.written = [2]uint64{added, gone}
 	}
 	if old := c.objects[:len(c.objects)-c.keep]; len(old) > 0 {
 		if err := c.opts.Journal.DeleteAll(ctx, old); err != nil {

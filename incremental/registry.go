@@ -133,7 +133,8 @@ type Registry struct {
 	all        []*checkpoint         // also those being discarded and kept, oldest first
 	highest    int64                 // highest ID ever begun or restored
 	doomed     doomed
-	changes    uint64 // of what Pending gives
+	changes    uint64 // what was added to Pending,
+	gone       uint64 // and what is gone from it
 }
 
 // checkpoint is a set of files and what is known of who needs them.

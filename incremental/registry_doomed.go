@@ -97,7 +97,7 @@ func (r *Registry) Done(d Deletion, err error, again time.Time) (emptied blobsto
 		heap.Push(&r.doomed.failed, retry{again, d.file})
 		return blobstore.Location{}, false
 	}
-	r.changes++
+	r.gone++
 	emptied, ok = r.files.forget(d.file)
 	if d.Metadata {
 		r.metaGone(d.file)
@@ -136,7 +136,7 @@ func (r *Registry) Unfinished() int {
 }
 
 // Pending yields what is to be deleted, now or once metadata objects are gone:
-// what a restarted registry must be told, see Recover. Changes counts its changes.
+// what a restarted registry must be told, see Recover.
 func (r *Registry) Pending() iter.Seq2[blobstore.Location, bool] {
 	return func(yield func(loc blobstore.Location, isMetadata bool) bool) {
 		for f := range r.files.files {
@@ -166,8 +166,9 @@ func (r *Registry) Pending() iter.Seq2[blobstore.Location, bool] {
 	}
 }
 
-// Changes counts the changes of what Pending yields.
-func (r *Registry) Changes() uint64 { return r.changes }
+// Changes counts what was added to Pending, and what is gone from it: a record of
+// it is of no use without the former, and only longer than needed without the latter.
+func (r *Registry) Changes() (added, gone uint64) { return r.changes, r.gone }
 
 // Recover takes over what a former registry had to delete, as its Pending gave it.
 // It comes after the Restore of every checkpoint that is still retained: what one

@@ -579,6 +579,13 @@ func (w *world) crash(t *rapid.T) {
 		}
 	}
 	clear(w.open)
+	if c := w.latest(); c != nil && rapid.Bool().Draw(t, "same IDs") {
+		// The counter of IDs was lost as well: those in progress are used again.
+		w.next = c.id + 1
+		if w.kept != nil {
+			w.next = max(w.next, w.kept.id+1)
+		}
+	}
 	w.newRegistry()
 	for id, c := range w.retained {
 		c.restore = true
