@@ -81,7 +81,7 @@ func arrowField(c *table.Column) arrow.Field {
 	case table.Date:
 		f.Type = arrow.FixedWidthTypes.Date32
 	case table.Time:
-		f.Type = arrow.FixedWidthTypes.Time64ns
+		f.Type = arrow.FixedWidthTypes.Time64us
 		if c.Precision == 3 {
 			f.Type = arrow.FixedWidthTypes.Time32ms
 		}

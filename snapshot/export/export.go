@@ -285,13 +285,7 @@ func (e *exporter) open(st *snapshot.State) (*stateFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch e.opts.Format {
-	case Arrow, ArrowStream:
-		f.file, err = newArrow(w, f.schema, e.opts.Format == ArrowStream)
-	default:
-		f.file, err = newParquet(w, f.schema, codec)
-	}
-	if err != nil {
+	if f.file, err = newFile(w, f.schema, e.opts.Format); err != nil {
 		return nil, err
 	}
 	f.free.New = func() any { return table.NewBatch(f.schema) }

@@ -140,11 +140,9 @@ func (a *assembler) Int(t *serializer.Type, x int64) {
 			v.int(x)
 		}
 	case Time:
-		if v.width == 4 {
-			a.misfit = a.misfit || x%1e6 != 0
-			x /= 1e6
-		}
-		v.int(x)
+		unit := nanosOf(v.Column)
+		a.misfit = a.misfit || x%unit != 0 // what is finer stands in other_json
+		v.int(x / unit)
 	case Timestamp: // java.util.Date and its like
 		a.millis(v, x)
 	case JSON:

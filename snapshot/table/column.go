@@ -26,7 +26,7 @@ const (
 	Binary    // bytes
 	Decimal   // Precision and Scale; up to 38 digits
 	Date      // days since 1970-01-01, 32 bits
-	Time      // of day, since midnight: Precision 3 in 32 bits, else nanoseconds in 64
+	Time      // of day, since midnight: Precision 3 or 6 says the unit; 32 or 64 bits
 	Timestamp // since 1970-01-01: Precision 3, 6 or 9 says the unit; 64 bits
 	Struct    // Fields
 	List      // of Fields[0]
@@ -284,7 +284,7 @@ func (b *builder) column(t *serializer.Type, depth int) *Column {
 	case serializer.KindLocalDate:
 		return scalar(Date)
 	case serializer.KindLocalTime:
-		p := int32(9)
+		p := int32(6)                               // readers have no finer time of day
 		if strings.HasPrefix(t.String(), "time(") { // of SQL: milliseconds
 			p = 3
 		}

@@ -172,10 +172,7 @@ func same(c *table.Column, got, want any) bool {
 		d, err := time.Parse("2006-01-02", want.(string))
 		return err == nil && d.Unix() == 86400*got.(int64)
 	case table.Time:
-		ns := got.(int64)
-		if c.Precision == 3 {
-			ns *= 1e6
-		}
+		ns := got.(int64) * map[int32]int64{3: 1e6, 6: 1e3}[c.Precision]
 		d, err := parseTime(want.(string), "15:04")
 		return err == nil && d.Sub(d.Truncate(24*time.Hour)) == time.Duration(ns)
 	case table.Timestamp:

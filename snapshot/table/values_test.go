@@ -133,6 +133,8 @@ func TestMisfits(t *testing.T) {
 		{"instant", `"2262-01-01T00:00:00.000000001Z"`, false, int64(9214646400000000001)},
 		{"date", `9223372036854775806`, true, nil},
 		{"date", `-1`, false, int64(-1)},
+		{"localtime", `"12:30:00.000001"`, false, int64(45_000_000_001)},
+		{"localtime", `"12:30:00.000001001"`, true, int64(45_000_000_001)},
 		{"localdate", `"+999999999-12-31"`, true, nil},
 		{"row<a:int,b:instant,c:string>", `{"a":1,"b":"9999-12-31T00:00:00Z","c":"x"}`, true, []any{"INSERT", int64(1), nil, "x"}},
 		{"map<string,int>", `[["a",1]]`, false, [][2]any{{"a", int64(1)}}},
