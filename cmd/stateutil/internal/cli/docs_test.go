@@ -41,6 +41,7 @@ var documents = map[string]any{
 	"cat":      catOutput{},
 	"dump":     dumpOutput{},
 	"states":   statesOutput{},
+	"compat":   compatOutput{},
 	"diff":     diffOutput{},
 	"stats":    statsOutput{},
 	"get":      getOutput{},

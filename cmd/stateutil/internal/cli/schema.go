@@ -12,6 +12,7 @@ const (
 	schemaCat      = "stateutil.cat/1"
 	schemaDump     = "stateutil.dump/1"
 	schemaStates   = "stateutil.states/1"
+	schemaCompat   = "stateutil.compat/1"
 	schemaDiff     = "stateutil.diff/1"
 	schemaStats    = "stateutil.stats/1"
 	schemaGet      = "stateutil.get/1"
