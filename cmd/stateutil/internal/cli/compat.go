@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,11 +167,14 @@ func (g *global) schemaOf(ctx context.Context, arg string, o *compatOptions, pro
 
 // writeSchema writes to a file beside it first, so that no half file is left.
 func (g *global) writeSchema(s *snapshot.Schema, name string) error {
-	b, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // types have angle brackets
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(s); err != nil {
 		return err
 	}
-	b = append(b, '\n')
+	b := buf.Bytes()
 	if name == "-" {
 		_, err := g.env.Out.Write(b)
 		return err
