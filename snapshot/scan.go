@@ -118,6 +118,9 @@ type scan struct {
 	// verify, if not nil, takes a look at everything that is opened.
 	verify *dataCheck
 
+	// ctx is that of the run, set before its first unit.
+	ctx atomic.Pointer[context.Context]
+
 	mu      sync.Mutex // for OnProblem
 	classes atomic.Pointer[serializer.Classes]
 }
@@ -176,6 +179,9 @@ var errStop = errors.New("stop")
 func (sc *scan) problem(p *ScanProblem) error {
 	if ctxErr(p.Err) {
 		return p.Err
+	}
+	if ctx := sc.ctx.Load(); ctx != nil && (*ctx).Err() != nil {
+		return context.Cause(*ctx) // a store may call it what it likes
 	}
 	if inner := (*ScanProblem)(nil); errors.As(p.Err, &inner) {
 		return p.Err // told already, and the scan is to end
@@ -319,12 +325,16 @@ const prepareAhead = 8
 // units yields the scan's units in order. Handles are opened a few ahead.
 func (sc *scan) units(ctx context.Context) iter.Seq2[*unit, error] {
 	return func(yield func(*unit, error) bool) {
+		sc.ctx.Store(&ctx)
 		if err := sc.ranges(); err != nil {
 			yield(nil, err)
 			return
 		}
 		for units, err := range inOrder(ctx, prepareAhead, sc.jobs(), func(ctx context.Context, j handleJob) ([]*unit, error) {
 			units, err := j.prepare(ctx)
+			if err != nil && ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
 			if err != nil {
 				return nil, sc.problem(&ScanProblem{Operator: j.operator, Subtask: j.subtask, KeyGroup: -1, Err: err})
 			}

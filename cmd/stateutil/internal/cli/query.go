@@ -166,7 +166,9 @@ func (g *global) query(ctx context.Context, url, statement string, run bool, o *
 	count := &undecodedCount{}
 	opts := &query.Options{Scan: scan, MemoryBytes: memory, OnUndecoded: count.add, Progress: watchRows(progress),
 		OnSpill: func(message string) {
-			progress.Stop()
+			if g.quiet || progress.Print("stateutil: "+terminal.OneLine(g.redact(message))) {
+				return
+			}
 			g.note("%s", message)
 		}}
 	out, err := g.rowOutput(o.output)

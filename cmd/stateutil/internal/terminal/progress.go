@@ -53,6 +53,21 @@ func (p *Progress) Update(text func() string) {
 	}
 }
 
+// Print writes a line above the progress line; false if none stands there, and
+// nothing was written.
+func (p *Progress) Print(line string) bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done || p.bars == nil {
+		return false
+	}
+	_, err := p.bars.Write([]byte(line + "\n"))
+	return err == nil
+}
+
 // Stop removes the line. It may be called more than once.
 func (p *Progress) Stop() {
 	if p == nil {
