@@ -28,7 +28,7 @@ trap '((${#lanes[@]} == 0)) || kill -TERM "${lanes[@]/#/-}" 2>/dev/null; rm -rf 
 trap 'exit 130' INT TERM
 go vet -tags integration ./blobstore/hdfs # compiles, so that not both do
 for which in run skip; do
-  go test -tags integration -count=1 -timeout 30m "$@" "-$which" "$half" ./blobstore/hdfs -rapid.checks=30 >"$logs/$which" 2>&1 &
+  go test -tags integration -count=1 -timeout 30m -parallel 8 "$@" "-$which" "$half" ./blobstore/hdfs -rapid.checks=30 >"$logs/$which" 2>&1 &
   lanes+=($!)
 done
 failed=0

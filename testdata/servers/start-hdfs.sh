@@ -25,9 +25,9 @@ run() {
   http=$(free_port)
   ctl=$(free_port)
   [[ -z $HA ]] || more=(--nn2-port "$(free_port)" --http2-port "$(free_port)")
-  # HADOOP_USER_NAME: the superuser, whoever runs this
+  # HADOOP_USER_NAME: the superuser, whoever runs this. It lives for minutes: no second compiler.
   # shellcheck disable=SC2086
-  HADOOP_USER_NAME=hdfs spawn "$1" java -Xmx1g -XX:+UseSerialGC ${TIDEMARK_HDFS_JAVA_OPTS:-} \
+  HADOOP_USER_NAME=hdfs spawn "$1" java -Xmx1g -XX:+UseSerialGC -XX:TieredStopAtLevel=1 ${TIDEMARK_HDFS_JAVA_OPTS:-} \
     -Dorg.slf4j.simpleLogger.defaultLogLevel="${TIDEMARK_HDFS_LOG:-error}" \
     -cp "$DIR/classes:$DIR/lib/*" HdfsTestServer --nn-port "$2" --http-port "$http" --control-port "$ctl" \
     "${more[@]}" --data-dir "$1/data" --config-out "$1/conf" --ready-file "$1/ready" "${ARGS[@]}"
