@@ -197,7 +197,7 @@ func (c *Cleaner) delete(ctx context.Context, batch []Deletion) {
 	for _, d := range batch {
 		store, name, err := c.stores.Resolve(ctx, d.Location)
 		if err != nil {
-			c.done(ctx, nil, d, err)
+			c.done(ctx, d, err)
 			continue
 		}
 		g := open[store]
@@ -225,7 +225,7 @@ func (c *Cleaner) delete(ctx context.Context, batch []Deletion) {
 				err = g.store.DeleteAll(ctx, g.names)
 			}
 			for _, d := range g.of {
-				c.done(ctx, g.store, d, err)
+				c.done(ctx, d, err)
 			}
 			return nil
 		})
@@ -233,7 +233,7 @@ func (c *Cleaner) delete(ctx context.Context, batch []Deletion) {
 	workers.Wait()
 }
 
-func (c *Cleaner) done(ctx context.Context, store blobstore.Store, d Deletion, err error) {
+func (c *Cleaner) done(ctx context.Context, d Deletion, err error) {
 	if errors.Is(err, blobstore.ErrNotExist) {
 		err = nil
 	}
@@ -249,11 +249,24 @@ func (c *Cleaner) done(ctx context.Context, store blobstore.Store, d Deletion, e
 	if err != nil && ctx.Err() == nil {
 		c.failed(d, err)
 	}
-	// An empty folder that stays is no harm, so its removal is not tried again.
-	if remover, can := store.(blobstore.DirectoryRemover); ok && can {
-		if err := remover.RemoveEmptyDir(ctx, emptied.Path); err != nil && !errors.Is(err, blobstore.ErrNotEmpty) && ctx.Err() == nil {
-			c.failed(Deletion{Location: emptied}, err)
-		}
+	if ok && ctx.Err() == nil {
+		c.removeFolder(ctx, emptied)
+	}
+}
+
+// removeFolder removes an empty folder where the store has folders. One that stays
+// is no harm, so that it is not tried again.
+func (c *Cleaner) removeFolder(ctx context.Context, folder blobstore.Location) {
+	store, name, err := c.stores.Resolve(ctx, folder)
+	remover, can := store.(blobstore.DirectoryRemover)
+	if err == nil && !can || name == "" {
+		return
+	}
+	if err == nil {
+		err = remover.RemoveEmptyDir(ctx, name)
+	}
+	if err != nil && !errors.Is(err, blobstore.ErrNotEmpty) && ctx.Err() == nil {
+		c.failed(Deletion{Location: folder}, err)
 	}
 }
 
