@@ -439,7 +439,7 @@ func queryTableRows(rows *query.Rows, columns []query.ResultColumn, w io.Writer,
 			var titles []terminal.Column
 			for i, c := range columns {
 				numbers = append(numbers, isNumber(values[i]))
-				titles = append(titles, terminal.Column{Title: strings.ToUpper(c.Name), Right: numbers[i], Cut: terminal.End, Min: 8})
+				titles = append(titles, terminal.Column{Title: c.Name, Right: numbers[i], Cut: terminal.End, Min: 8})
 			}
 			out = terminal.NewTable(w, screen, titles...)
 		}
