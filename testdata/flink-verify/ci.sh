@@ -5,4 +5,4 @@
 # that. Needs Java 17 and Maven.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-go test -tags integration -count 1 -timeout 40m -run 'TestDescriptionsOfARealFlink|TestCreatedIsRestoredByARealFlink' ./snapshot
+go test -tags integration -count 1 -timeout 40m -run 'TestDescriptionsOfARealFlink|TestCreatedIsRestoredByARealFlink|TestCopiesAreRestoredByARealFlink' ./snapshot

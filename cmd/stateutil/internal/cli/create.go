@@ -57,7 +57,7 @@ checkpoint a checkpoint in the format of --backend. That of the heap backend
 		Example: `  stateutil create --from orders.json /savepoints/savepoint-orders
   stateutil describe -o a.json chk-7 && stateutil create --from a.json --max-parallelism 512 s3://bucket/savepoints/wider
   stateutil create --from orders.json --snapshot checkpoint --backend heap /checkpoints/4c81…07/chk-1`,
-		Args:              cobra.ExactArgs(1),
+		Args:              exactly(1, "URL"),
 		ValidArgsFunction: g.completeURL,
 		PreRunE: func(*cobra.Command, []string) error {
 			switch {

@@ -49,6 +49,7 @@ var documents = map[string]any{
 	"channels": channelsOutput{},
 	"sources":  sourcesOutput{},
 	"create":   createOutput{},
+	"copy":     copyOutput{},
 	"query":    queryOutput{},
 }
 

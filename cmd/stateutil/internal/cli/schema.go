@@ -20,5 +20,6 @@ const (
 	schemaChannels = "stateutil.channels/1"
 	schemaSources  = "stateutil.sources/1"
 	schemaCreate   = "stateutil.create/1"
+	schemaCopy     = "stateutil.copy/1"
 	schemaQuery    = "stateutil.query/1"
 )
