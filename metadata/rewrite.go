@@ -1,10 +1,10 @@
 package metadata
 
 // MapStreams gives a copy of the checkpoint in which each stream handle that names
-// bytes is what f made of it, in the order of StreamHandles. c is not changed; what
-// f gives back may be the handle it got. Handles are shared where nothing in them
-// changed. The first error of f ends it.
-func (c *Checkpoint) MapStreams(f func(StreamHandle) (StreamHandle, error)) (*Checkpoint, error) {
+// bytes is what f made of it, in the order of StreamHandles. around is the outermost
+// keyed handle that it belongs to, nil outside of keyed state. c is not changed; what
+// f gives back may be the handle it got. The first error of f ends it.
+func (c *Checkpoint) MapStreams(f func(around KeyedHandle, h StreamHandle) (StreamHandle, error)) (*Checkpoint, error) {
 	m := &mapper{f: f}
 	out := *c
 	out.Operators = make([]OperatorState, len(c.Operators))
@@ -25,8 +25,9 @@ func (c *Checkpoint) MapStreams(f func(StreamHandle) (StreamHandle, error)) (*Ch
 
 // mapper rebuilds handles from the inside out.
 type mapper struct {
-	f   func(StreamHandle) (StreamHandle, error)
-	err error
+	f      func(KeyedHandle, StreamHandle) (StreamHandle, error)
+	around KeyedHandle
+	err    error
 }
 
 func (m *mapper) stream(h StreamHandle) StreamHandle {
@@ -41,7 +42,7 @@ func (m *mapper) stream(h StreamHandle) StreamHandle {
 	if m.err != nil {
 		return h
 	}
-	out, err := m.f(h)
+	out, err := m.f(m.around, h)
 	if err != nil {
 		m.err = err
 		return h
@@ -51,7 +52,7 @@ func (m *mapper) stream(h StreamHandle) StreamHandle {
 
 func (m *mapper) subtask(s SubtaskState) SubtaskState {
 	s.ManagedOperator, s.RawOperator = m.operator(s.ManagedOperator), m.operator(s.RawOperator)
-	s.ManagedKeyed, s.RawKeyed = m.keyed(s.ManagedKeyed), m.keyed(s.RawKeyed)
+	s.ManagedKeyed, s.RawKeyed = m.outer(s.ManagedKeyed), m.outer(s.RawKeyed)
 	s.InputChannels, s.OutputChannels = m.channels(s.InputChannels), m.channels(s.OutputChannels)
 	return s
 }
@@ -86,6 +87,12 @@ func (m *mapper) named(list []NamedHandle) []NamedHandle {
 		out[i] = NamedHandle{list[i].Name, m.stream(list[i].Handle)}
 	}
 	return out
+}
+
+func (m *mapper) outer(h KeyedHandle) KeyedHandle {
+	m.around = h
+	defer func() { m.around = nil }()
+	return m.keyed(h)
 }
 
 func (m *mapper) keyed(h KeyedHandle) KeyedHandle {

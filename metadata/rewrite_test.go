@@ -16,14 +16,14 @@ func TestMapStreams(t *testing.T) {
 		c := randomCheckpoint(seed, MinVersion+int32(seed)%(MaxVersion-MinVersion+1))
 		var before bytes.Buffer
 		require.NoError(t, Encode(&before, c))
-		same, err := c.MapStreams(func(h StreamHandle) (StreamHandle, error) { return h, nil })
+		same, err := c.MapStreams(func(_ KeyedHandle, h StreamHandle) (StreamHandle, error) { return h, nil })
 		require.NoError(t, err)
 		var after bytes.Buffer
 		require.NoError(t, Encode(&after, same))
 		require.Equal(t, before.Bytes(), after.Bytes(), "seed %d", seed)
 
 		n := 0
-		other, err := c.MapStreams(func(h StreamHandle) (StreamHandle, error) {
+		other, err := c.MapStreams(func(KeyedHandle, StreamHandle) (StreamHandle, error) {
 			n++
 			return &ByteStreamHandle{Name: String(fmt.Sprint(n))}, nil
 		})
@@ -39,7 +39,7 @@ func TestMapStreams(t *testing.T) {
 		require.Equal(t, before.Bytes(), after.Bytes(), "the original is changed, seed %d", seed)
 		if n > 0 {
 			failed := errors.New("failed")
-			_, err = c.MapStreams(func(StreamHandle) (StreamHandle, error) { return nil, failed })
+			_, err = c.MapStreams(func(KeyedHandle, StreamHandle) (StreamHandle, error) { return nil, failed })
 			require.ErrorIs(t, err, failed)
 		}
 	}

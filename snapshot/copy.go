@@ -54,8 +54,8 @@ type CopyPlan struct {
 	Bytes        int64 `json:"bytes"`
 	PresentBytes int64 `json:"presentBytes"`
 	// Rewritten is how many handles keep an absolute path, which then is that of
-	// the copy: segments of merged files, and all in metadata before version 3. Such
-	// a copy is not moved by hand.
+	// the copy: files that later checkpoints of a job may refer to, segments of merged
+	// files, and all in metadata before version 3. Such a copy is not moved by hand.
 	Rewritten int `json:"rewritten"`
 	// Done: the copy is there already, whole.
 	Done bool `json:"done"`
@@ -68,8 +68,8 @@ type CopyPlan struct {
 
 // PlanCopy plans to copy a snapshot of any kind, with every file it references,
 // into the folder to of any store that its pool reaches. The result needs no other
-// folder: handles become relative where Flink reads such, and are rewritten
-// elsewhere. Nothing is written.
+// folder: handles become relative where Flink can do with such, and are rewritten
+// elsewhere (CopyPlan.Rewritten). Nothing is written.
 //
 // ErrAlreadyThere says that another snapshot lies there; ErrRefused that a handle
 // points where it may not be followed (Options.Trust allows it).
@@ -96,8 +96,8 @@ func PlanCopy(ctx context.Context, s *Snapshot, to blobstore.Location, opts *Cop
 		p.Files = append(p.Files, CopyFile{From: f.Location.String(), Name: name, Bytes: f.Bytes, location: f.Location})
 	}
 	var err error
-	if p.cp, err = s.Checkpoint.MapStreams(func(h metadata.StreamHandle) (metadata.StreamHandle, error) {
-		return p.rewrite(h, names)
+	if p.cp, err = s.Checkpoint.MapStreams(func(around metadata.KeyedHandle, h metadata.StreamHandle) (metadata.StreamHandle, error) {
+		return p.rewrite(around, h, names)
 	}); err != nil {
 		return nil, err
 	}
@@ -146,8 +146,20 @@ func copyName(l blobstore.Location) string {
 	return base + "-" + hex.EncodeToString(sum[:6])
 }
 
+// reused reports whether later checkpoints take over the files of a handle, when a
+// job is restored from this one and claims it. Flink takes a relative path over as it
+// is, and then it means a file of the later checkpoint, which is not there. So it
+// writes absolute paths for such files, and a copy keeps to that.
+func reused(around metadata.KeyedHandle) bool {
+	switch around.(type) {
+	case *metadata.IncrementalHandle, *metadata.ChangelogHandle, *metadata.ChangelogFileHandle:
+		return true
+	}
+	return false
+}
+
 // rewrite gives the handle of the copied file.
-func (p *CopyPlan) rewrite(h metadata.StreamHandle, names map[string]string) (metadata.StreamHandle, error) {
+func (p *CopyPlan) rewrite(around metadata.KeyedHandle, h metadata.StreamHandle, names map[string]string) (metadata.StreamHandle, error) {
 	t := p.src.Resolve(h)
 	switch t.Kind {
 	case TargetInline, TargetEmpty:
@@ -167,7 +179,7 @@ func (p *CopyPlan) rewrite(h metadata.StreamHandle, names map[string]string) (me
 		c.Path = path
 		return &c, nil
 	case *metadata.FileHandle:
-		if p.src.Checkpoint.Version < 3 { // Flink 1.11 brought relative handles
+		if p.src.Checkpoint.Version < 3 || reused(around) { // Flink 1.11 brought relative handles
 			p.Rewritten++
 			return &metadata.FileHandle{Path: path, Size: h.Size}, nil
 		}

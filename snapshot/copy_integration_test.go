@@ -21,7 +21,7 @@ import (
 // and restored from the copy alone.
 var copiedKinds = []struct{ name, write, restore string }{
 	{"heap-checkpoint", verifyKinds["heap-checkpoint"], "--backend hashmap --parallelism 3"},
-	{"rocksdb-increment", verifyKinds["rocksdb-increment"] + " --conf execution.checkpointing.data-inline-threshold=0", "--backend rocksdb --parallelism 3 --snapshot checkpoint --incremental"},
+	{"rocksdb-increment", verifyKinds["rocksdb-increment"] + " --conf execution.checkpointing.data-inline-threshold=0", "--backend rocksdb --claim-mode claim --snapshot checkpoint --incremental"},
 	{"rocksdb-merging", verifyKinds["rocksdb-merging"] + " --conf execution.checkpointing.data-inline-threshold=0", "--backend rocksdb --parallelism 1"},
 	{"rocksdb-native", verifyKinds["rocksdb-native"], "--backend rocksdb --parallelism 1 --claim-mode claim"},
 	{"rocksdb-unaligned", "--backend rocksdb --snapshot checkpoint --unaligned --conf execution.checkpointing.data-inline-threshold=0", "--backend rocksdb --parallelism 3"},

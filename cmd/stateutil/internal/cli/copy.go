@@ -36,8 +36,9 @@ func newCopy(g *global) *cobra.Command {
 		Long: `Copy a checkpoint or savepoint of any kind to another folder, of the same store or
 any other. TO becomes the copy's folder: it gets _metadata and each file that the
 snapshot references, once, wherever it lay, and needs nothing else. Paths in it are
-relative where Flink reads such, so that it can be moved; segments of merged files
-keep absolute ones, which are those of the copy.
+relative where Flink can do with such. Files that later checkpoints would go on to
+use (of incremental and changelog checkpoints) and segments of merged files have
+absolute ones, of the copy.
 
 Without --apply the plan is printed and nothing is written. With it files are copied,
 then _metadata is written, then the copy is verified. Until then there is no snapshot
