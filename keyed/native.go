@@ -28,6 +28,10 @@ type native[K, N comparable, S any] struct {
 	sweepNext  uint32 // likewise
 	perAccess  int
 
+	// warm touches what the values of entries point to: one after the other the
+	// misses of the cache would be waited for, in a loop they overlap. It may be nil.
+	warm func(entries []table.Entry[K, N, S])
+
 	// live tells whether a value has anything that is not expired at now; nil where
 	// snapshots leave out nothing. sweep removes what has expired; nil without TTL.
 	live  func(s S, now int64) bool
@@ -139,6 +143,9 @@ func (n *native[K, N, S]) each(w *table.View, group int, f func(e *table.Entry[K
 	buf := make([]table.Entry[K, N, S], 0, 64)
 	for from, done := uint32(0), false; !done; {
 		buf, from, done = n.tab.Batch(w, group, from, buf[:0])
+		if n.warm != nil {
+			n.warm(buf)
+		}
 		for i := range buf {
 			if err := f(&buf[i]); err != nil {
 				return err

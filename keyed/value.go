@@ -2,6 +2,8 @@ package keyed
 
 import (
 	"iter"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/tidemark/tidemark/keyed/internal/engine"
 	"github.com/tidemark/tidemark/keyed/internal/table"
@@ -64,6 +66,7 @@ func attachValue[K, N comparable, V any](b Backend[K], name, kind string, ns ser
 		d.native = func(env *engine.Env) engine.State {
 			n := &nativeValue[K, N, V]{ser: s}
 			n.init(d, ns, env, o)
+			n.warm = warmBytes[K, N, V]()
 			e = n
 			return n
 		}
@@ -357,3 +360,28 @@ func (f failedValue[K, N, V]) getAt(View, Key[K], N) (v V, ok bool, err error) {
 	return v, false, f.err
 }
 func (f failedValue[K, N, V]) allAt(View, func(At[K, N], V) bool) error { return f.err }
+
+// warmed keeps reads that have no other use from being left out.
+var warmed atomic.Uint32
+
+// warmBytes is native.warm of byte slices and strings.
+func warmBytes[K, N comparable, V any]() func([]table.Entry[K, N, V]) {
+	var zero V
+	switch any(zero).(type) {
+	case []byte, string: // both begin with a pointer and a length
+		return func(entries []table.Entry[K, N, V]) {
+			x := byte(0)
+			for i := range entries {
+				v := *(*string)(unsafe.Pointer(&entries[i].Val))
+				for at := 0; at < len(v); at += 64 {
+					x ^= v[at]
+					if at > 256 {
+						break // the rest comes by itself
+					}
+				}
+			}
+			warmed.Store(uint32(x))
+		}
+	}
+	return nil
+}

@@ -20,6 +20,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ var (
 	seconds = flag.Float64("seconds", 3, "dip: length of a phase")
 	dir     = flag.String("dir", "", "where snapshots go; a temporary directory if empty")
 	gogc    = flag.Int("gogc", 100, "GOGC")
+	profile = flag.String("cpuprofile", "", "file for a CPU profile")
 	memMiB  = flag.Int64("memlimit", 0, "GOMEMLIMIT in MiB; 0 is none")
 )
 
@@ -44,7 +46,19 @@ func main() {
 	if *memMiB > 0 {
 		debug.SetMemoryLimit(*memMiB << 20)
 	}
-	if err := run(flag.Args()); err != nil {
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "backends:", err)
+			os.Exit(1)
+		}
+	}
+	err := run(flag.Args())
+	pprof.StopCPUProfile()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "backends:", err)
 		os.Exit(1)
 	}
@@ -144,10 +158,14 @@ func otherCPU() float64 {
 	return total/100 - processCPU()
 }
 
-func peakRSS() float64 {
+func peakRSS() float64 { return rss("VmHWM:") }
+
+func currentRSS() float64 { return rss("VmRSS:") }
+
+func rss(field string) float64 {
 	b, _ := os.ReadFile("/proc/self/status")
 	for l := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(l, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(l, field); ok {
 			n, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 			return n / 1024
 		}

@@ -14,14 +14,22 @@ type segment struct {
 	depth uint8
 }
 
+// place is a place of a directory: the segment and, to save a step to each lookup, its
+// slots.
+type place struct {
+	slots []uint64
+	seg   *segment
+}
+
 func (sh *shard[K, N, V]) link(hash, num uint32) {
 	if sh.dir == nil {
-		sh.dir, sh.shift = []*segment{{slots: make([]uint64, segmentMin)}}, 32
+		seg := &segment{slots: make([]uint64, segmentMin)}
+		sh.dir, sh.shift = []place{{seg.slots, seg}}, 32
 	}
-	seg := sh.dir[hash>>sh.shift]
+	seg := sh.dir[hash>>sh.shift].seg
 	for 4*(seg.n+1) > 3*len(seg.slots) {
 		sh.grow(seg, hash)
-		seg = sh.dir[hash>>sh.shift]
+		seg = sh.dir[hash>>sh.shift].seg
 	}
 	seg.put(uint64(hash)<<32 | uint64(num+1))
 }
@@ -47,10 +55,13 @@ func (sh *shard[K, N, V]) grow(seg *segment, hash uint32) {
 				seg.put(s)
 			}
 		}
+		for i, end := sh.places(seg, hash); i < end; i++ {
+			sh.dir[i].slots = seg.slots
+		}
 		return
 	}
 	if 32-sh.shift == seg.depth { // one place of the directory: double it
-		dir := make([]*segment, 2*len(sh.dir))
+		dir := make([]place, 2*len(sh.dir))
 		for i, g := range sh.dir {
 			dir[2*i], dir[2*i+1] = g, g
 		}
@@ -69,21 +80,27 @@ func (sh *shard[K, N, V]) grow(seg *segment, hash uint32) {
 			b.put(s)
 		}
 	}
-	// The places of the directory that begin with the segment's bits.
-	width := uint32(1) << (32 - sh.shift - seg.depth)
-	from := hash >> sh.shift &^ (width - 1)
-	for i := range width {
-		if i < width/2 {
-			sh.dir[from+i] = a
+	i, end := sh.places(seg, hash)
+	for half := (i + end) / 2; i < end; i++ {
+		if i < half {
+			sh.dir[i] = place{a.slots, a}
 		} else {
-			sh.dir[from+i] = b
+			sh.dir[i] = place{b.slots, b}
 		}
 	}
 }
 
+// places are those of the directory that begin with the segment's bits, which are
+// the first of the hash.
+func (sh *shard[K, N, V]) places(seg *segment, hash uint32) (from, end uint32) {
+	width := uint32(1) << (32 - sh.shift - seg.depth)
+	from = hash >> sh.shift &^ (width - 1)
+	return from, from + width
+}
+
 // unlink removes a number and closes the gap.
 func (sh *shard[K, N, V]) unlink(hash, num uint32) {
-	g := sh.dir[hash>>sh.shift]
+	g := sh.dir[hash>>sh.shift].seg
 	mask := uint32(len(g.slots) - 1)
 	want := uint64(hash)<<32 | uint64(num+1)
 	i := hash & mask

@@ -53,7 +53,7 @@ type Table[K, N comparable, V any] struct {
 // shard is the table of one key group.
 type shard[K, N comparable, V any] struct {
 	mu     sync.Mutex // held by readers, and by the owner while a view is open
-	dir    []*segment // by the first bits of the hash
+	dir    []place    // by the first bits of the hash
 	shift  uint8      // 32 - bits of dir
 	chunks [][]Entry[K, N, V]
 	used   uint32 // entries of chunks that were ever used
