@@ -1,6 +1,6 @@
 // Package keyed is Flink's keyed state for Go programs: values, lists, maps,
 // reducing and aggregating state of keys and namespaces, timers, expiry, and
-// snapshots that a real Flink restores.
+// snapshots in Flink's formats.
 //
 // A backend holds the state of one subtask: the key groups of its range. Package
 // keyed/heap is one that keeps all of it as Go values in memory. A state is a
