@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"errors"
+
 	"github.com/tidemark/tidemark/serializer"
 )
 
@@ -62,6 +64,10 @@ func (c *compositeKey) split(k []byte) (keyGroup int32, key, namespace, userKey 
 	}
 	m, err := c.namespace.Skip(rest)
 	if err != nil {
+		// An opaque namespace ends with the key, or takes a map's key along.
+		if isOpaque(err) && !c.lengths {
+			return keyGroup, k[:n:n], rest, nil, true
+		}
 		return keyGroup, k, nil, nil, false
 	}
 	key, namespace = k[:n:n], rest[:m:m]
@@ -78,6 +84,19 @@ func (c *compositeKey) split(k []byte) (keyGroup int32, key, namespace, userKey 
 		return keyGroup, key, namespace, nil, true
 	}
 	return keyGroup, key, namespace, rest, true
+}
+
+// isOpaque reports whether err says that a value is not described, not that it is
+// damaged.
+func isOpaque(err error) bool {
+	var o *serializer.OpaqueError
+	return errors.As(err, &o)
+}
+
+// hasOpaque reports whether t has a part that is not described.
+func hasOpaque(t *serializer.Type) bool {
+	_, is := t.IsOpaque()
+	return is
 }
 
 // trimLength takes off the length n in its shortest little-endian form.

@@ -371,13 +371,8 @@ func (f *keyedFile) emitPair(w *worker, r *stateReader, keyGroup int32, key, val
 		return w.problem(r.state.Name, keyGroup, f.damage(offset, "key group of the key", fmt.Sprintf("is %d, in key group %d", kg, keyGroup)))
 	}
 	row.Key, row.Namespace, row.UserKey, row.Value = k, ns, userKey, value
-	if !ok && r.comp.key != nil {
-		if class, opaque := r.comp.key.Type().IsOpaque(); !opaque {
-			return w.problem(r.state.Name, keyGroup, f.damage(offset, "key", fmt.Sprintf("of %d bytes is no %s and %s", len(key), words(r.key), words(r.namespace))))
-		} else if r.namespace != nil {
-			row.Key = k
-			_ = class
-		}
+	if !ok && r.key != nil && r.namespace != nil && !hasOpaque(r.key) && !hasOpaque(r.namespace) {
+		return w.problem(r.state.Name, keyGroup, f.damage(offset, "key", fmt.Sprintf("of %d bytes is no %s and %s", len(key), words(r.key), words(r.namespace))))
 	}
 	if !r.match.row(row) {
 		return nil
@@ -414,11 +409,12 @@ func (f *keyedFile) emitTimer(w *worker, r *stateReader, t []byte) error {
 	t = t[8:]
 	row.Key = t
 	if r.timerKey != nil {
-		n, err := r.timerKey.Skip(t)
-		if err != nil {
+		switch n, err := r.timerKey.Skip(t); {
+		case err == nil:
+			row.Key, row.Namespace = t[:n:n], t[n:]
+		case !isOpaque(err): // an opaque key is shown as bytes, its namespace with it
 			return w.problem(r.state.Name, row.KeyGroup, named(f.name, err))
 		}
-		row.Key, row.Namespace = t[:n:n], t[n:]
 	}
 	if !r.match.row(row) {
 		return nil

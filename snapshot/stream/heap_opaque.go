@@ -70,6 +70,9 @@ type elementStart struct{ at, ns, key int }
 // is 0 if there is any. If there are more than elements, only those remain whose
 // value begins with the same byte as the first one's.
 func (h *Heap) elementStarts(st *HeapState, b []byte) []elementStart {
+	if st.Queue { // its elements have no key of their own that could tell
+		return nil
+	}
 	var all []elementStart
 	for at := 0; at < len(b); at++ {
 		n, err := st.Namespace.Skip(b[at:])
