@@ -33,6 +33,9 @@ func (r *run) explain(err error) error {
 		return err
 	}
 	text := err.Error()
+	if strings.HasPrefix(text, "missing argument with index") || strings.HasPrefix(text, "missing named argument") {
+		return wrong("a statement has no parameters: write the value in place of ?, :name, @name or $name")
+	}
 	if !errors.As(err, &own) {
 		return err
 	}

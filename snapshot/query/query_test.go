@@ -257,6 +257,15 @@ func TestJoinsCopyTables(t *testing.T) {
 	require.Empty(t, left, "temporary files have no names")
 }
 
+// There is nothing to bind: the user is told what to do, and that it is the statement.
+func TestParametersAreRefused(t *testing.T) {
+	for _, statement := range []string{"select ?", "select ?2", "select :a", "select @a", "select $a"} {
+		_, err := query.Query(t.Context(), golden(t, "f120-hashmap-canonical"), statement, nil)
+		require.ErrorIs(t, err, query.ErrStatement, statement)
+		require.ErrorContains(t, err, "has no parameters", statement)
+	}
+}
+
 // A statement can reach nothing but the tables.
 func TestHostileStatements(t *testing.T) {
 	s := golden(t, "f120-hashmap-canonical")

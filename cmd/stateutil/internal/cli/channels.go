@@ -186,7 +186,7 @@ func (g *global) channels(ctx context.Context, url string, o *channelsOptions) e
 		return err
 	}
 	r := &channelReader{g: g, o: o, types: map[string]*serializer.Type{}, decoders: map[string]*serializer.Decoder{}, probs: &problems{g: g}}
-	opts, err := g.scanOptions(s, &o.scanFlags, r.probs)
+	opts, err := g.scanOptions(ctx, s, &o.scanFlags, r.probs)
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func (g *global) schemaOf(ctx context.Context, arg string, o *compatOptions, pro
 	if err != nil {
 		return nil, arg, err
 	}
-	opts, err := g.scanOptions(s, &o.scanFlags, probs)
+	opts, err := g.scanOptions(ctx, s, &o.scanFlags, probs)
 	if err != nil {
 		return nil, arg, err
 	}

@@ -51,7 +51,7 @@ func (g *global) describe(ctx context.Context, url string, o *describeOptions) e
 		return err
 	}
 	probs := &problems{g: g}
-	opts, err := g.scanOptions(s, &o.scanFlags, probs)
+	opts, err := g.scanOptions(ctx, s, &o.scanFlags, probs)
 	if err != nil {
 		return err
 	}

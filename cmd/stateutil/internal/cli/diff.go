@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -103,7 +104,7 @@ func (g *global) diff(ctx context.Context, oldURL, newURL string, o *diffOptions
 		return g.diffFiles(a, b)
 	}
 	probs := &problems{g: g}
-	scan, err := g.diffScan(a, b, &o.scanFlags)
+	scan, err := g.diffScan(ctx, a, b, &o.scanFlags)
 	if err != nil {
 		return err
 	}
@@ -168,6 +169,11 @@ func (g *global) diff(ctx context.Context, oldURL, newURL string, o *diffOptions
 	if err := probs.end(0, nil); err != nil {
 		return err
 	}
+	for _, name := range o.states {
+		if !slices.ContainsFunc(report.States, func(st *snapshot.StateDiff) bool { return st.Name == name }) {
+			return usage("no state %q in %s and %s: stateutil states lists them", name, a.Name, b.Name)
+		}
+	}
 	if !report.Same() {
 		return &exit.Silent{Code: exit.Differs}
 	}
@@ -175,9 +181,9 @@ func (g *global) diff(ctx context.Context, oldURL, newURL string, o *diffOptions
 }
 
 // diffScan selects by the names of both snapshots: an operator need not be in both.
-func (g *global) diffScan(a, b *snapshot.Snapshot, f *scanFlags) (*snapshot.ScanOptions, error) {
-	x, errA := g.scanOptions(a, f, nil)
-	y, errB := g.scanOptions(b, f, nil)
+func (g *global) diffScan(ctx context.Context, a, b *snapshot.Snapshot, f *scanFlags) (*snapshot.ScanOptions, error) {
+	x, errA := g.scanOptions(ctx, a, f, nil)
+	y, errB := g.scanOptions(ctx, b, f, nil)
 	switch {
 	case errA != nil && errB != nil:
 		return nil, errA

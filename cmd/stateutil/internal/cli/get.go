@@ -74,7 +74,7 @@ func (g *global) get(ctx context.Context, url, key string, o *scanFlags) error {
 		return err
 	}
 	probs := &problems{g: g}
-	opts, err := g.scanOptions(s, o, probs)
+	opts, err := g.scanOptions(ctx, s, o, probs)
 	if err != nil {
 		return err
 	}

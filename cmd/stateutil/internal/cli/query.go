@@ -153,7 +153,7 @@ func (g *global) query(ctx context.Context, url, statement string, run bool, o *
 		return err
 	}
 	probs := &problems{g: g}
-	scan, err := g.scanOptions(s, &o.scanFlags, probs)
+	scan, err := g.scanOptions(ctx, s, &o.scanFlags, probs)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (g *global) read(ctx context.Context, url string, o *readOptions) error {
 		return err
 	}
 	probs := &problems{g: g}
-	opts, err := g.scanOptions(s, &o.scanFlags, probs)
+	opts, err := g.scanOptions(ctx, s, &o.scanFlags, probs)
 	if err != nil {
 		return err
 	}
@@ -146,6 +146,9 @@ func (g *global) read(ctx context.Context, url string, o *readOptions) error {
 	}
 	progress.Stop()
 	if err != nil && !errors.Is(err, errLimit) {
+		return err
+	}
+	if err := probs.unknownState(); err != nil {
 		return err
 	}
 	if err := out.commit(); err != nil {

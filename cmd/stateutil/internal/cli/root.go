@@ -81,10 +81,15 @@ gs://, azblob:// (also abfs, abfss, wasb, wasbs), hdfs:// or webhdfs://.`,
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return g.setup(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := noNegative(cmd.Flags()); err != nil {
+				return err
+			}
+			return g.setup(cmd)
+		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
+	root.SetHelpCommand(helpCommand(root))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w: see %s --help", err, cmd.CommandPath())
 	})
@@ -276,6 +281,39 @@ func exitCodes() string {
 const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
 
 {{end}}{{if or .Runnable .HasSubCommands}}{{.UsageString}}{{end}}`
+
+// helpCommand is "stateutil help COMMAND", which people try before --help. It is not
+// listed: the flag is the documented way.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "help [COMMAND]",
+		Hidden: true,
+		Args:   cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, a []string) error {
+			cmd, rest, err := root.Find(a)
+			if err != nil || len(rest) > 0 {
+				return usage("unknown command %q%s: see stateutil --help", strings.Join(a, " "), suggest(root, a[0]))
+			}
+			cmd.InitDefaultHelpFlag()
+			cmd.InitDefaultVersionFlag()
+			return cmd.Help()
+		},
+	}
+}
+
+// noNegative refuses numbers below zero: none of the flags that count has a meaning
+// for them, but for the length of cat.
+func noNegative(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "int", "int64", "float64", "duration":
+			if v := f.Value.String(); strings.HasPrefix(v, "-") && f.Name != "length" && err == nil {
+				err = usage("--%s is %s: it cannot be negative", f.Name, v)
+			}
+		}
+	})
+	return err
+}
 
 func usageTemplate() string {
 	return `Usage:

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -298,5 +299,9 @@ func compactJSON(s string) string {
 	if b, ok := compact(s); ok {
 		return b
 	}
-	return strconv.Quote(s)
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	must(e.Encode(s)) // a string always can
+	return strings.TrimSuffix(b.String(), "\n")
 }

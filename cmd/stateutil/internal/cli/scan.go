@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,6 +48,8 @@ type problems struct {
 	opaque  int
 	damaged bool
 	hidden  int
+
+	noState func() error // what to say if no state has a name that was asked for
 }
 
 // mostProblems is how many problems are printed one by one.
@@ -85,12 +89,60 @@ func (p *problems) end(undecoded int64, classes map[string]int64) error {
 	if p.count > 0 || undecoded > 0 {
 		return &exit.Silent{Code: exit.Partly}
 	}
-	return nil
+	return p.unknownState()
+}
+
+// unknownState is the error for a --state that the snapshot does not have; nil if
+// all are there, or if a state may be missing since something could not be read.
+func (p *problems) unknownState() error {
+	if p.noState == nil || p.count > 0 {
+		return nil
+	}
+	return p.noState()
+}
+
+// watchStates lets p tell of the names of states that o selects and that no state has.
+func (p *problems) watchStates(ctx context.Context, s *snapshot.Snapshot, o *snapshot.ScanOptions, names []string) {
+	var mu sync.Mutex
+	met := map[string]bool{}
+	o.State = func(st *snapshot.State) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		wanted := slices.Contains(names, st.Name)
+		if wanted {
+			met[st.Name] = true
+		}
+		return wanted
+	}
+	only := *o
+	p.noState = func() error {
+		missing := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return met[n] })
+		}
+		if len(missing()) == 0 {
+			return nil
+		}
+		// Handles without a wanted key were not opened: all heads are asked.
+		all := snapshot.ScanOptions{Operator: only.Operator, UID: only.UID, Classes: only.Classes, OnProblem: func(*snapshot.ScanProblem) {}}
+		states, err := snapshot.States(ctx, s, &all)
+		if err != nil {
+			return err
+		}
+		for _, st := range states {
+			only.State(st)
+		}
+		if names := missing(); len(names) > 0 {
+			return usage("no state %q in %s: stateutil states lists them", names[0], s.Name)
+		}
+		return nil
+	}
 }
 
 // scanOptions are the options of a scan by the flags. The names that select
 // nothing at all are bad usage.
-func (g *global) scanOptions(s *snapshot.Snapshot, f *scanFlags, p *problems) (*snapshot.ScanOptions, error) {
+func (g *global) scanOptions(ctx context.Context, s *snapshot.Snapshot, f *scanFlags, p *problems) (*snapshot.ScanOptions, error) {
 	uids, err := g.uidNames()
 	if err != nil {
 		return nil, err
@@ -124,7 +176,9 @@ func (g *global) scanOptions(s *snapshot.Snapshot, f *scanFlags, p *problems) (*
 		}
 		o.Operator = func(op *snapshot.StateOperator) bool { return wanted[op.ID] }
 	}
-	if len(f.states) > 0 {
+	if len(f.states) > 0 && p != nil {
+		p.watchStates(ctx, s, o, f.states)
+	} else if len(f.states) > 0 {
 		wanted := map[string]bool{}
 		for _, n := range f.states {
 			wanted[n] = true

@@ -104,7 +104,7 @@ func (g *global) sources(ctx context.Context, url string, o *scanFlags) error {
 		return err
 	}
 	probs := &problems{g: g}
-	opts, err := g.scanOptions(s, o, probs)
+	opts, err := g.scanOptions(ctx, s, o, probs)
 	if err != nil {
 		return err
 	}

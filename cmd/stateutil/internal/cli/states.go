@@ -93,7 +93,7 @@ func (g *global) states(ctx context.Context, url string, o *statesOptions) error
 		return err
 	}
 	probs := &problems{g: g}
-	opts, err := g.scanOptions(s, &o.scanFlags, probs)
+	opts, err := g.scanOptions(ctx, s, &o.scanFlags, probs)
 	if err != nil {
 		return err
 	}

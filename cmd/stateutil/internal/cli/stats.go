@@ -103,7 +103,7 @@ func (g *global) stats(ctx context.Context, url string, o *statsOptions) error {
 		return err
 	}
 	probs := &problems{g: g}
-	if so.Scan, err = g.scanOptions(s, &o.scanFlags, probs); err != nil {
+	if so.Scan, err = g.scanOptions(ctx, s, &o.scanFlags, probs); err != nil {
 		return err
 	}
 	progress := g.progress()

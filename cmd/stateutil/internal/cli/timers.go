@@ -142,7 +142,7 @@ func (g *global) timers(ctx context.Context, url string, o *timersOptions) error
 		return err
 	}
 	probs := &problems{g: g}
-	opts, err := g.scanOptions(s, &o.scanFlags, probs)
+	opts, err := g.scanOptions(ctx, s, &o.scanFlags, probs)
 	if err != nil {
 		return err
 	}
