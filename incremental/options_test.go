@@ -1,8 +1,10 @@
 package incremental
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,4 +47,40 @@ func FuzzOptions(f *testing.F) {
 			require.ErrorIs(t, err, damage.ErrCorrupt)
 		}
 	})
+}
+
+// TestFlippedOptions flips a bit in each byte of OPTIONS files. What is not found is a digit of
+// a number of the database or the name of its host or path: these are told by
+// the file of another subtask, but for the path.
+func TestFlippedOptions(t *testing.T) {
+	for _, p := range committedOptions(t) {
+		data, err := os.ReadFile(p)
+		require.NoError(t, err)
+		families := []string{"default", "state", "list"}
+		require.Empty(t, checkOptions(p, data, families))
+		unseen, only := 0, 0
+		for bit := range 8 * len(data) {
+			if bit%8 != bit/8*5%8 {
+				continue
+			}
+			data[bit/8] ^= 1 << (bit % 8)
+			_, err := parseOptions(filepath.Base(p), p, data)
+			if err == nil && len(checkOptions(p, data, families)) == 0 {
+				unseen++
+				good := bytes.Clone(data)
+				good[bit/8] ^= 1 << (bit % 8)
+				if _, _, differ := CompareOptions(good, data); !differ {
+					only++
+					line := data[bytes.LastIndexByte(data[:bit/8], '\n')+1:]
+					line = line[:bytes.IndexByte(line, '\n')]
+					name, _, _ := strings.Cut(string(line), "=")
+					if name = strings.TrimSpace(name); name != "wal_dir" && name != "rocksdb_version" {
+						t.Errorf("%s: bit %d of byte %d: %s", p, bit%8, bit/8, line)
+					}
+				}
+			}
+			data[bit/8] ^= 1 << (bit % 8)
+		}
+		t.Logf("%s: %d bits are told by another file alone, %d by nothing", p, unseen, only)
+	}
 }

@@ -29,6 +29,9 @@ type VerifyOptions struct {
 	// same settings, so that a table that several handles share is read once; false
 	// if it was not read. It may be called from many goroutines.
 	Recall func(f *Family, name string) (report *sst.Report, damage []error, ok bool)
+	// OnOptions, if not nil, is given each OPTIONS file, to be compared with others by
+	// CompareOptions.
+	OnOptions func(name string, data []byte)
 	// Workers is how many tables are read at once; 0 is 1. Slots, if not nil, bounds
 	// it over all runs that share it: a table takes a place while it is read.
 	Workers int
@@ -173,6 +176,22 @@ func (v *verification) smallFiles(ctx context.Context) (*rocksOptions, error) {
 			}
 			if err := v.found(local, nil, err); err != nil {
 				return nil, err
+			}
+			if err == nil {
+				var families []string
+				if d.fromManifest {
+					for _, f := range d.families {
+						families = append(families, f.Name)
+					}
+				}
+				for _, err := range checkOptions(name, data, families) {
+					if err := v.found(local, nil, err); err != nil {
+						return nil, err
+					}
+				}
+				if v.opts.OnOptions != nil {
+					v.opts.OnOptions(local, data)
+				}
 			}
 		}
 	}

@@ -69,3 +69,53 @@ func BenchmarkBlocksJSON(b *testing.B) {
 		b.SetBytes(bytes)
 	}
 }
+
+// BenchmarkStats counts every row of the snapshot.
+func BenchmarkStats(b *testing.B) {
+	s := snapshotDir(b)
+	b.ReportAllocs()
+	var rows int64
+	for b.Loop() {
+		st, err := snapshot.CollectStats(context.Background(), s, nil)
+		require.NoError(b, err)
+		rows = st.Rows
+	}
+	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// BenchmarkVerifyData verifies every block and record of the snapshot.
+func BenchmarkVerifyData(b *testing.B) {
+	s := snapshotDir(b)
+	b.ReportAllocs()
+	var records int64
+	for b.Loop() {
+		v, err := snapshot.Verify(context.Background(), s, &snapshot.VerifyOptions{Data: &snapshot.DataOptions{NoOthers: true}})
+		require.NoError(b, err)
+		require.True(b, v.OK)
+		records = v.Data.Records
+	}
+	b.ReportMetric(float64(records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}
+
+// BenchmarkDiff compares the snapshot with that of TIDEMARK_BENCH_OTHER, or with itself.
+func BenchmarkDiff(b *testing.B) {
+	s := snapshotDir(b)
+	other := s
+	if dir := os.Getenv("TIDEMARK_BENCH_OTHER"); dir != "" {
+		loc, err := blobstore.Parse(dir)
+		require.NoError(b, err)
+		other, err = snapshot.Open(b.Context(), s.Pool(), loc, nil)
+		require.NoError(b, err)
+	}
+	b.ReportAllocs()
+	var rows int64
+	for b.Loop() {
+		r, err := snapshot.Diff(context.Background(), s, other, nil, nil, nil)
+		require.NoError(b, err)
+		rows = 0
+		for _, st := range r.States {
+			rows += st.Old + st.New
+		}
+	}
+	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}

@@ -116,8 +116,10 @@ type dataCheck struct {
 	damaged  map[string]bool // URLs
 	bare     map[string]map[string]int64
 	held     map[*StateOperator][][]bool // key groups of which a table has entries
-	workers  []*dataWorker
-	failed   error
+	// firstOptions is the first OPTIONS file of each operator.
+	firstOptions map[*StateOperator]optionsFile
+	workers      []*dataWorker
+	failed       error
 }
 
 type findingKey struct {
@@ -130,7 +132,7 @@ const maxDamagedFiles = 10_000
 
 func (v *verifier) data(ctx context.Context, opts *DataOptions) error {
 	s := *v.s
-	c := &dataCheck{v: v, opts: opts, seen: map[findingKey]bool{}, missing: map[string]bool{}, damaged: map[string]bool{}, bare: map[string]map[string]int64{}, held: map[*StateOperator][][]bool{}}
+	c := &dataCheck{v: v, opts: opts, seen: map[findingKey]bool{}, missing: map[string]bool{}, damaged: map[string]bool{}, bare: map[string]map[string]int64{}, held: map[*StateOperator][][]bool{}, firstOptions: map[*StateOperator]optionsFile{}}
 	for _, h := range s.Checkpoint.StreamHandles() {
 		if t := s.Resolve(h); t.Kind == TargetObject || t.Kind == TargetSegment {
 			c.total += max(t.Length, 0)

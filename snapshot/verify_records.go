@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -151,6 +152,9 @@ func (d *databaseCheck) run(ctx context.Context, h *metadata.IncrementalHandle) 
 		Entries:  d.entries,
 		Recall:   d.recall,
 		OnTable:  d.table,
+		OnOptions: func(local string, data []byte) {
+			d.c.options(d.j, d.urls[local], data)
+		},
 	})
 	for _, local := range summary.WithoutChecksum {
 		c.unprotected("RocksDB files", d.urls[local], d.sizes[local])
@@ -159,6 +163,29 @@ func (d *databaseCheck) run(ctx context.Context, h *metadata.IncrementalHandle) 
 		return d.w.problem("", -1, err)
 	}
 	return err
+}
+
+// options compares the OPTIONS files of an operator's subtasks, which have no
+// checksum and the same settings.
+func (c *dataCheck) options(j handleJob, url string, data []byte) {
+	c.mu.Lock()
+	first, ok := c.firstOptions[j.operator]
+	if !ok {
+		c.firstOptions[j.operator] = optionsFile{url, bytes.Clone(data)}
+	}
+	c.mu.Unlock()
+	if !ok || first.url == url {
+		return
+	}
+	if at, line, differ := incremental.CompareOptions(first.data, data); differ {
+		err := &damage.Error{Name: url, Offset: at, Detail: fmt.Sprintf("%s is one bit from the same line of %s: one of the two is damaged", line, baseName(first.url)), Err: damage.ErrCorrupt}
+		c.problem(&ScanProblem{Operator: j.operator, Subtask: j.subtask, KeyGroup: -1, Err: &coded{"options-differ", url, err}})
+	}
+}
+
+type optionsFile struct {
+	url  string
+	data []byte
 }
 
 // found makes a finding of damage in a file of the database.
