@@ -6,6 +6,8 @@
 //	go run ./internal/bench/cli                    # every case
 //	go run ./internal/bench/cli -runs 20 inspect-50k
 //	go run ./internal/bench/cli -keep DIR du-1m    # keep the data for another time
+//	go run ./internal/bench/cli -index index.tsv get-rocksdb-native-5000000
+//	                                               # snapshots that a Flink wrote; see stateCases
 //
 // The 50,000-handle metadata has the shape of the one that Flink was measured
 // with: one operator of 1,000 subtasks, each with an incremental handle of 50
@@ -68,7 +70,19 @@ func run() error {
 	program := flag.String("stateutil", "", "the binary; empty builds one without symbols")
 	keep := flag.String("keep", "", "keep the data in this folder, and use what is there")
 	only := flag.String("make", "", "make the data of this case and stop (used by the program itself)")
+	index := flag.String("index", "", "measure reading the snapshots that this index.tsv lists instead; see stateCases")
 	flag.Parse()
+	if *index != "" {
+		var err error
+		if cases, err = stateCases(*index); err != nil {
+			return err
+		}
+		defer func() {
+			for _, dir := range cleanup {
+				os.RemoveAll(dir)
+			}
+		}()
+	}
 
 	dir := *keep
 	if dir == "" {
