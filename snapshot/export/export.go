@@ -2,7 +2,7 @@
 // with the columns and types of package table (docs/format/columns.md).
 //
 // Rows come in the order of snapshot.Rows, so that the same snapshot gives the same
-// file. Parquet row groups hold about 12 MiB of values; Arrow record batches about
+// file. Parquet row groups hold about 8 MiB of values; Arrow record batches about
 // one. A file is written under a temporary name beside its own and renamed when all
 // files are whole: after an error or an interrupt there is nothing.
 package export
@@ -76,8 +76,8 @@ type file interface {
 // Bounds of memory: values that wait to become a row group of one state, and of all
 // states together.
 const (
-	groupBytes   = 12 << 20
-	pendingBytes = 32 << 20
+	groupBytes   = 8 << 20
+	pendingBytes = 24 << 20
 	batchBytes   = 1 << 20
 )
 

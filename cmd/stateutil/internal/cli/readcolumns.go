@@ -19,7 +19,7 @@ var columnFormats = map[string]export.Format{"parquet": export.Parquet, "arrow":
 
 // columnMemory is what the garbage collector tries to stay below while files of
 // columns are written, unless GOMEMLIMIT says otherwise.
-const columnMemory = 128 << 20
+const columnMemory = 160 << 20
 
 // readColumns writes Parquet or Arrow: one state to a file, or all that are
 // selected to a folder, a file for each.
