@@ -137,8 +137,8 @@ func (c *ManualClock) Set(millis int64) { c.now.Store(millis) }
 // Advance moves the time.
 func (c *ManualClock) Advance(d time.Duration) { c.now.Add(d.Milliseconds()) }
 
-// Metrics is told of what happens, from the goroutine in which it does. Points
-// operations are not counted.
+// Metrics is told of what happens, from the goroutine in which it does. Single
+// reads and writes are not counted.
 type Metrics interface {
 	// Add counts.
 	Add(m Metric, n int64)
@@ -151,13 +151,12 @@ type Metric string
 
 // Metrics of all backends.
 const (
-	MetricSnapshotSync    Metric = "snapshot.sync"    // time
-	MetricSnapshotAsync   Metric = "snapshot.async"   // time
-	MetricSnapshotBytes   Metric = "snapshot.bytes"   // count
-	MetricSnapshotEntries Metric = "snapshot.entries" // count
-	MetricRestore         Metric = "restore"          // time
-	MetricRestoreRows     Metric = "restore.rows"     // count
-	MetricExpired         Metric = "ttl.expired"      // count, found by background clean-up
+	MetricSnapshotSync  Metric = "snapshot.sync"  // time
+	MetricSnapshotAsync Metric = "snapshot.async" // time
+	MetricSnapshotBytes Metric = "snapshot.bytes" // count
+	MetricRestore       Metric = "restore"        // time
+	MetricRestoreRows   Metric = "restore.rows"   // count
+	MetricExpired       Metric = "ttl.expired"    // count, found by background clean-up
 )
 
 type noMetrics struct{}
