@@ -3,7 +3,9 @@ package snapshot
 import (
 	"encoding/json"
 	"strings"
+	"sync"
 
+	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
 )
 
@@ -96,4 +98,57 @@ func compactKey(text string) (string, error) {
 	}
 	b, err := json.Marshal(v) // which compacts
 	return string(b), err
+}
+
+// keyPlace is the key group that the one wanted key has in an operator.
+type keyPlace struct {
+	opening  sync.Mutex // while a handle of the operator is opened
+	known    bool       // this and keyGroup are under scan.mu
+	keyGroup int32
+}
+
+// elsewhere reports whether a handle of a range cannot have the key.
+func (sc *scan) elsewhere(p *keyPlace, r metadata.KeyGroupRange) bool {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	return p.known && !r.Contains(p.keyGroup)
+}
+
+func (sc *scan) placeOf(op *StateOperator) *keyPlace {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if sc.places == nil {
+		sc.places = map[int]*keyPlace{}
+	}
+	p := sc.places[op.Position]
+	if p == nil {
+		p = &keyPlace{}
+		sc.places[op.Position] = p
+	}
+	return p
+}
+
+// learnPlace keeps the key group of the wanted key, if the handle tells it.
+func (sc *scan) learnPlace(f *keyedFile) {
+	p := sc.placeOf(f.op)
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if f.match.none {
+		p.known, p.keyGroup = true, -1 // in no handle
+		return
+	}
+	if r := sc.keyGroupRange(f); r != nil && f.match.bytes != nil && f.meta.Key != nil && r.Count == 1 {
+		p.known, p.keyGroup = true, r.Start
+	}
+}
+
+// rangeOf is the key groups of a handle; nil if it does not tell.
+func rangeOf(h metadata.KeyedHandle) *metadata.KeyGroupRange {
+	switch h := h.(type) {
+	case *metadata.KeyGroupsHandle:
+		return &h.Range
+	case *metadata.IncrementalHandle:
+		return &h.Range
+	}
+	return nil
 }

@@ -66,3 +66,49 @@ func oneKey(t *testing.T, cases []*testdata.Case) {
 		})
 	}
 }
+
+// TestOneKeyReadsLittle counts what a look-up asks of a store: the head of one handle
+// of each operator, and one that has the key group, whatever the parallelism.
+func TestOneKeyReadsLittle(t *testing.T) {
+	for _, name := range []string{"f120-rocksdb-chain", "f230-rocksdb-native", "f120-hashmap-canonical", "f230-hashmap-checkpoint-inline"} {
+		t.Run(name, func(t *testing.T) {
+			c := testdata.Golden(t, name)
+			sn := c.Snapshots[len(c.Snapshots)-1]
+			var counter blobstore.Counter
+			pool := blobstore.NewPool(nil, func(s blobstore.Store) blobstore.Store { return blobstore.Count(s, &counter) })
+			defer pool.Close()
+			loc, err := blobstore.Parse(c.File(sn.Path))
+			require.NoError(t, err)
+			s, err := snapshot.Open(t.Context(), pool, loc, nil)
+			require.NoError(t, err)
+			cost := func(o *snapshot.ScanOptions) (requests, read int64, keys []string) {
+				before := counter.Counts()
+				for r, err := range snapshot.Rows(t.Context(), s, o) {
+					require.NoError(t, err)
+					if r.State.Kind.Keyed() {
+						key, _ := r.AppendKeyJSON(nil)
+						keys = append(keys, string(key))
+					}
+				}
+				now := counter.Counts()
+				return now.Opens + now.RangedReads - before.Opens - before.RangedReads, now.BytesRead - before.BytesRead, keys
+			}
+			all, allBytes, keys := cost(&snapshot.ScanOptions{})
+			for _, key := range []string{keys[0], keys[len(keys)/2], keys[len(keys)-1]} {
+				requests, read, found := cost(&snapshot.ScanOptions{KeyJSON: key})
+				require.NotEmpty(t, found)
+				require.LessOrEqual(t, requests, int64(20))
+				require.LessOrEqual(t, requests, all)
+				require.LessOrEqual(t, read, allBytes)
+				t.Logf("%d requests of %d, %d bytes of %d", requests, all, read, allBytes)
+			}
+			requests, _, found := cost(&snapshot.ScanOptions{KeyJSON: `"no key of this type"`})
+			require.Empty(t, found)
+			operators := map[string]bool{}
+			for _, o := range c.Operators {
+				operators[o.ID] = true
+			}
+			require.LessOrEqual(t, requests, int64(2*len(operators)), "a head for each operator says that its keys are numbers")
+		})
+	}
+}

@@ -76,6 +76,9 @@ func (sc *scan) parseKeyedMeta(j handleJob, name string, head []byte) (*keyedFil
 	f := &keyedFile{sc: sc, op: j.operator, subtask: j.subtask, name: name, meta: meta, prefix: incremental.KeyGroupBytes(j.operator.MaxParallelism)}
 	sc.learn(meta)
 	f.match = sc.keyMatch(meta.Key)
+	if sc.narrowed() {
+		sc.learnPlace(f)
+	}
 	f.states = make([]keyedState, len(meta.States))
 	for i := range meta.States {
 		f.addState(&f.states[i], &meta.States[i])
@@ -158,6 +161,16 @@ func (f *keyedFile) anyWanted() bool {
 
 // keyed splits a managed keyed handle into units.
 func (sc *scan) keyed(ctx context.Context, j handleJob, h metadata.KeyedHandle) ([]*unit, error) {
+	if _, changelog := h.(*metadata.ChangelogHandle); sc.narrowed() && !changelog { // whose parts come here again
+		// The first handle of an operator tells the type of its keys, and with it the
+		// key group: of the others only those that have it are opened.
+		at := sc.placeOf(j.operator)
+		at.opening.Lock()
+		defer at.opening.Unlock()
+		if r := rangeOf(h); r != nil && sc.elsewhere(at, *r) {
+			return nil, nil
+		}
+	}
 	switch h := h.(type) {
 	case *metadata.KeyGroupsHandle:
 		return sc.keyGroups(ctx, j, h)
@@ -550,15 +563,15 @@ func (sc *scan) database(ctx context.Context, j handleJob, h *metadata.Increment
 	if err != nil || !f.anyWanted() {
 		return nil, err
 	}
-	db, err := sc.openDatabase(ctx, j, h)
-	if err != nil {
-		return nil, err
-	}
 	groups := h.Range
 	if r := sc.keyGroupRange(f); r != nil {
 		if groups = intersect(groups, *r); groups.Count <= 0 {
 			return nil, nil
 		}
+	}
+	db, err := sc.openDatabase(ctx, j, h)
+	if err != nil {
+		return nil, err
 	}
 	var units []*unit
 	for i := range f.states {

@@ -115,6 +115,8 @@ type scan struct {
 
 	// metaOnly: only the states are wanted, not their rows.
 	metaOnly bool
+
+	places map[int]*keyPlace // by operator; if one key is wanted
 	// verify, if not nil, takes a look at everything that is opened.
 	verify *dataCheck
 
