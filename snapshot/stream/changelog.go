@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"math"
 	"strconv"
 
 	"github.com/tidemark/tidemark/incremental/sst"
@@ -21,6 +22,9 @@ type Change struct {
 //
 //	file      := byte compressed  body            1: the body is one snappy framed stream
 //	changeSet := int32 groups ( int32 changes int32 keyGroup ( int32 length bytes )* )*
+//
+// Neither a set nor a group is ever empty: Flink writes them only for changes
+// (StateChangeFormat.java). A file of zeros is therefore none.
 //
 // Offsets count decoded bytes of the body, without the flag byte; one offset
 // leads to exactly one change set.
@@ -69,7 +73,7 @@ func (c *Changelog) Read(src sst.Source, name string, offset int64, f func(Chang
 	if err != nil {
 		return err
 	}
-	if groups < 0 {
+	if groups < 1 {
 		return damaged(name, c.w.offset()-4, "key group count", "is "+strconv.Itoa(int(groups)))
 	}
 	for range groups {
@@ -77,12 +81,15 @@ func (c *Changelog) Read(src sst.Source, name string, offset int64, f func(Chang
 		if err != nil {
 			return err
 		}
-		if changes < 0 {
+		if changes < 1 {
 			return damaged(name, c.w.offset()-4, "change count", "is "+strconv.Itoa(int(changes)))
 		}
 		keyGroup, err := c.i32(name, "key group")
 		if err != nil {
 			return err
+		}
+		if keyGroup < -1 || keyGroup > math.MaxInt16 {
+			return damaged(name, c.w.offset()-4, "key group", "is "+strconv.Itoa(int(keyGroup)))
 		}
 		for range changes {
 			n, err := c.i32(name, "change length")

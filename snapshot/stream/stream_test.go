@@ -230,7 +230,7 @@ func TestOperatorPartitions(t *testing.T) {
 }
 
 func TestChangelogSets(t *testing.T) {
-	body := unhex(t, "00000001 00000001 00000003 00000002 0102"+"00000002 00000000 ffffffff 00000002 00000007 00000001 09 00000000")
+	body := unhex(t, "00000001 00000001 00000003 00000002 0102"+"00000002 00000001 ffffffff 00000000 00000002 00000007 00000001 09 00000000")
 	for name, compressed := range map[string]bool{"plain": false, "snappy": true} {
 		t.Run(name, func(t *testing.T) {
 			file := append([]byte{0}, body...)
@@ -245,11 +245,20 @@ func TestChangelogSets(t *testing.T) {
 					return nil
 				}))
 			}
-			require.Equal(t, []string{"00000007:09", "00000007:", "00000003:0102"}, got)
+			require.Equal(t, []string{"ffffffff:", "00000007:09", "00000007:", "00000003:0102"}, got)
 		})
 	}
 	err := NewChangelog(t.Context()).Read(sst.Bytes([]byte{2, 0}), "f", 0, nil)
 	require.EqualError(t, err, "f: byte 0: compression flag is 2: corrupt")
+	for body, want := range map[string]string{
+		"00 00000000 00000000 00000000":          "f: byte 0: key group count is 0: corrupt", // a file of zeros
+		"00 00000001 00000000 00000007 00000000": "f: byte 4: change count is 0: corrupt",
+		"00 00000001 00000001 fffffffe 00000000": "f: byte 8: key group is -2: corrupt",
+		"00 00000001 00000001 00008000 00000000": "f: byte 8: key group is 32768: corrupt",
+	} {
+		err := NewChangelog(t.Context()).Read(sst.Bytes(unhex(t, body)), "f", 0, func(Change) error { return nil })
+		require.EqualError(t, err, want)
+	}
 	err = NewChangelog(t.Context()).Read(sst.Bytes(nil), "f", 0, nil)
 	require.ErrorIs(t, err, damage.ErrCorrupt)
 }
