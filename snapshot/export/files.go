@@ -111,6 +111,9 @@ type write struct {
 }
 
 func (w *writes) create(name string) (io.Writer, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() { // a rename would replace a device
+		return nil, fmt.Errorf("%s is no regular file", name)
+	}
 	f, err := os.CreateTemp(filepath.Dir(name), ".stateutil-*")
 	if err != nil {
 		return nil, err

@@ -3,10 +3,12 @@ package query
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 var (
@@ -38,6 +40,10 @@ func (r *run) explain(err error) error {
 	}
 	if !errors.As(err, &own) {
 		return err
+	}
+	switch own.Code() & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN: // the disk's fault, not the statement's
+		return fmt.Errorf("temporary file in %s: %s", tempDir(), strings.TrimSpace(codeAtEnd.ReplaceAllString(text, "")))
 	}
 	text = strings.TrimPrefix(text, "SQL logic error: ")
 	if m := noTable.FindStringSubmatch(text); m != nil {

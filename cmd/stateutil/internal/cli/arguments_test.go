@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,4 +57,31 @@ func TestKeysThatAreNoJSON(t *testing.T) {
 	} {
 		require.Equal(t, want, compactJSON(in), "%q", in)
 	}
+}
+
+// -o replaces a file when the new one is whole; a device or pipe is written, not
+// replaced; a folder and a place that is not there are refused.
+func TestOutputNames(t *testing.T) {
+	dir := exampleFolder(t)
+	root := filepath.Join(dir, "testdata", "goldens")
+	t.Chdir(root)
+	const s = " f120-hashmap-canonical/checkpoint/savepoint-bf0e3a-a0c987a4378e"
+	require.NoError(t, os.Mkdir("folder", 0o700))
+	require.NoError(t, os.WriteFile("old", []byte("old"), 0o600))
+	for _, command := range []string{"read --all --format csv", "read --all --format jsonl", "describe", "query --format csv"} {
+		require.Equal(t, "stateutil: -o: folder is a folder\nexit code 64\n", runExample(root, "stateutil "+command+" -o folder"+s))
+		out := runExample(root, "stateutil "+command+" -o nowhere/x"+s)
+		require.True(t, strings.HasSuffix(out, "no such file or directory\nexit code 1\n"), out)
+		require.Equal(t, runExample(root, "stateutil "+command+s), runExample(root, "stateutil "+command+" -o -"+s))
+		require.Empty(t, runExample(root, "stateutil "+command+" -o old"+s))
+		b, err := os.ReadFile("old")
+		require.NoError(t, err)
+		require.Equal(t, runExample(root, "stateutil "+command+s), string(b))
+	}
+	out := runExample(root, "stateutil read --all --format parquet -o nowhere/x"+s)
+	require.True(t, strings.HasSuffix(out, "no such file or directory\nexit code 1\n"), out)
+	require.NoFileExists(t, "-")
+	left, err := filepath.Glob(".stateutil-*")
+	require.NoError(t, err)
+	require.Empty(t, left)
 }

@@ -177,13 +177,13 @@ func (g *global) query(ctx context.Context, url, statement string, run bool, o *
 	}
 	defer out.abort()
 	w := io.Writer(out)
-	if o.output == "" {
+	if out.file == nil {
 		w = g.output(progress)
 	}
 	if !run {
 		err = g.queryTables(ctx, s, opts, format, w)
 	} else {
-		err = g.queryRows(ctx, s, statement, opts, format, w, o.output != "")
+		err = g.queryRows(ctx, s, statement, opts, format, w, out.file != nil)
 	}
 	progress.Stop()
 	if errors.Is(err, query.ErrStatement) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark/tidemark/cmd/stateutil/internal/exit"
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/terminal"
 	"github.com/tidemark/tidemark/snapshot"
 )
@@ -133,7 +134,7 @@ func (g *global) read(ctx context.Context, url string, o *readOptions) error {
 	}
 	defer out.abort()
 	w := io.Writer(out)
-	if o.output == "" {
+	if out.file == nil {
 		w = g.output(progress)
 	}
 	switch format {
@@ -343,24 +344,36 @@ func plainText(s string) string {
 	return s
 }
 
-// rowFile is where rows go: standard output, or a file that appears when it is whole.
+// rowFile is where rows go: standard output, a file that appears when it is whole, or
+// a device or pipe, which is written as it is.
 type rowFile struct {
 	io.Writer
-	buf  *bufio.Writer
-	file *os.File
-	name string
+	buf    *bufio.Writer
+	file   *os.File
+	name   string
+	direct bool
 }
 
 func (g *global) rowOutput(name string) (*rowFile, error) {
-	if name == "" {
+	if name == "" || name == "-" {
 		return &rowFile{Writer: g.env.Out}, nil
 	}
-	f, err := os.CreateTemp(dirOf(name), ".stateutil-*")
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		return nil, usage("-o: %s is a folder", name)
+	}
+	direct := err == nil && !info.Mode().IsRegular() // a rename would replace the device
+	var f *os.File
+	if direct {
+		f, err = os.OpenFile(name, os.O_WRONLY, 0)
+	} else {
+		f, err = os.CreateTemp(dirOf(name), ".stateutil-*")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("-o: %w", err)
+		return nil, exit.With(exit.Failed, fmt.Errorf("-o: %w", err)) // not "no checkpoint there"
 	}
 	b := bufio.NewWriterSize(f, 1<<20)
-	return &rowFile{Writer: b, buf: b, file: f, name: name}, nil
+	return &rowFile{Writer: b, buf: b, file: f, name: name, direct: direct}, nil
 }
 
 func (r *rowFile) commit() error {
@@ -368,16 +381,16 @@ func (r *rowFile) commit() error {
 		return nil
 	}
 	err := r.buf.Flush()
-	if err == nil {
+	if err == nil && !r.direct {
 		err = r.file.Chmod(0o644)
 	}
 	if cerr := r.file.Close(); err == nil {
 		err = cerr
 	}
-	if err == nil {
+	if err == nil && !r.direct {
 		err = os.Rename(r.file.Name(), r.name)
 	}
-	if err != nil {
+	if err != nil && !r.direct {
 		os.Remove(r.file.Name())
 	}
 	r.file = nil
@@ -387,6 +400,8 @@ func (r *rowFile) commit() error {
 func (r *rowFile) abort() {
 	if r.file != nil {
 		r.file.Close()
-		os.Remove(r.file.Name())
+		if !r.direct {
+			os.Remove(r.file.Name())
+		}
 	}
 }
