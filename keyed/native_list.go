@@ -213,7 +213,7 @@ func (n *nativeList[K, N, T]) Loader(from *snapshot.State) (engine.Loader, error
 type listLoader[K, N comparable, T any] struct {
 	loader[K, N, table.Run]
 	list    *nativeList[K, N, T]
-	convert converter
+	convert serializer.Convert
 	skip    *serializer.Decoder // of old elements, with convert
 	buf     []byte
 	elems   []T

@@ -268,7 +268,7 @@ func (n *nativeMap[K, N, UK, UV]) Loader(from *snapshot.State) (engine.Loader, e
 type mapLoader[K, N, UK comparable, UV any] struct {
 	loader[K, N, table.Sorted]
 	maps    *nativeMap[K, N, UK, UV]
-	convert converter
+	convert serializer.Convert
 	buf     []byte
 }
 

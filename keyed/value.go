@@ -240,7 +240,7 @@ func (n *nativeValue[K, N, V]) Loader(from *snapshot.State) (engine.Loader, erro
 type valueLoader[K, N comparable, V any] struct {
 	loader[K, N, V]
 	ser     serializer.Serializer[V]
-	convert converter
+	convert serializer.Convert
 	buf     []byte
 }
 
