@@ -202,6 +202,8 @@ func localError(err error) error {
 		return fmt.Errorf("read-only file system: %w", ErrPermission)
 	case errors.Is(cause, fs.ErrPermission):
 		return ErrPermission
+	case errors.Is(cause, syscall.ELOOP):
+		return fmt.Errorf("%w: %w", cause, ErrUnsupported)
 	case errors.Is(cause, syscall.ENAMETOOLONG):
 		return fmt.Errorf("%w: longer than the file system takes", ErrInvalidName)
 	case errors.Is(cause, syscall.ESTALE), errors.Is(cause, syscall.ETIMEDOUT), errors.Is(cause, syscall.EAGAIN),

@@ -22,7 +22,7 @@ const (
 	ProblemShort    Problem = "short"      // fewer bytes than the handle needs
 	ProblemLong     Problem = "long"       // more bytes than the handle says
 	ProblemRefused  Problem = "refused"    // the rules for untrusted metadata forbid to look
-	ProblemNotAFile Problem = "not-a-file" // a directory lies there
+	ProblemNotAFile Problem = "not-a-file" // a directory lies there, or no regular file
 	ProblemNoAccess Problem = "no-access"  // the store denies access to it
 )
 
@@ -174,6 +174,7 @@ const (
 	statusFound
 	statusMissing
 	statusDirectory
+	statusSpecial
 	statusNoAccess
 )
 
@@ -411,6 +412,8 @@ func (c *checker) stat(ctx context.Context, group []object) error {
 			o.status = statusMissing
 		case errors.Is(err, blobstore.ErrPermission):
 			o.status = statusNoAccess
+		case errors.Is(err, blobstore.ErrUnsupported):
+			o.status = statusSpecial
 		default:
 			return err
 		}
@@ -436,6 +439,8 @@ func (c *checker) judge(ctx context.Context) error {
 			c.problem(o, &needs[0], ProblemMissing, "")
 		case statusDirectory:
 			c.problem(o, &needs[0], ProblemNotAFile, "")
+		case statusSpecial:
+			c.problem(o, &needs[0], ProblemNotAFile, "is no regular file")
 		case statusNoAccess:
 			c.problem(o, &needs[0], ProblemNoAccess, "")
 		default:

@@ -20,6 +20,7 @@ type Severity string
 const (
 	Damage Severity = "damage" // the snapshot cannot be restored as it says
 	Note   Severity = "note"   // unusual, or worth knowing, but no damage
+	Unread Severity = "unread" // the store denies access: nothing is known of it
 )
 
 // Finding is one thing that verification found.
@@ -52,17 +53,29 @@ type KeyGroupSpan struct {
 // Verification is the result of Verify.
 type Verification struct {
 	Snapshot string    `json:"snapshot"` // URL of the metadata object
-	OK       bool      `json:"ok"`       // no finding is damage
+	OK       bool      `json:"ok"`       // no finding is damage, and all could be read
 	Findings []Finding `json:"findings,omitempty"`
 	// Damaged and Notes count all findings, also those beyond MaxFindings.
 	Damaged int     `json:"damage"`
 	Notes   int     `json:"notes"`
+	Unread  int     `json:"unread,omitempty"`
 	Objects int64   `json:"objects"`
 	Bytes   int64   `json:"bytes"`
 	Report  *Report `json:"-"`
 	// Data is what the verification of data saw; absent if only the metadata and the
 	// presence of files were verified.
 	Data *DataReport `json:"data,omitempty"`
+
+	unread error
+}
+
+// Err is why something could not be read (blobstore.ErrPermission), with the first
+// object's address; nil if all could.
+func (v *Verification) Err() error {
+	if v.Unread > 1 {
+		return fmt.Errorf("%d objects could not be read: %w", v.Unread, v.unread)
+	}
+	return v.unread
 }
 
 // VerifyOptions changes a verification. Nil is the default.
@@ -83,8 +96,8 @@ type VerifyOptions struct {
 // object is there with the right size. Findings about the metadata come first, in
 // file order, then those about objects, in the order of their addresses.
 //
-// An error means that it could not be finished: the store failed, or denied access
-// to something (blobstore.ErrPermission). Damage is a finding, not an error.
+// An error means that it could not be finished, because the store failed. Damage is
+// a finding, not an error, and so is an object to which the store denies access.
 func Verify(ctx context.Context, s *Snapshot, opts *VerifyOptions) (*Verification, error) {
 	if opts == nil {
 		opts = &VerifyOptions{}
@@ -101,9 +114,7 @@ func Verify(ctx context.Context, s *Snapshot, opts *VerifyOptions) (*Verificatio
 		if err != nil {
 			return nil, err
 		}
-		if err := v.objects(report); err != nil {
-			return nil, fmt.Errorf("verify %s: %w", s.Location, err)
-		}
+		v.objects(report)
 	}
 	if err := v.locate(ctx); err != nil {
 		return nil, fmt.Errorf("verify %s: %w", s.Location, err)
@@ -153,11 +164,7 @@ func newVerifier(loc blobstore.Location, opts *VerifyOptions) *verifier {
 }
 
 func (v *verifier) add(f Finding) {
-	if f.Severity == Damage {
-		v.out.Damaged++
-	} else {
-		v.out.Notes++
-	}
+	v.count(f.Severity)
 	if v.max >= 0 && len(v.out.Findings) >= v.max {
 		return
 	}
@@ -167,8 +174,26 @@ func (v *verifier) add(f Finding) {
 	v.out.Findings = append(v.out.Findings, f)
 }
 
+func (v *verifier) count(s Severity) {
+	switch s {
+	case Damage:
+		v.out.Damaged++
+	case Unread:
+		v.out.Unread++
+	default:
+		v.out.Notes++
+	}
+}
+
+// denied keeps the first error of a store that denies access.
+func (v *verifier) denied(file string) {
+	if v.out.unread == nil {
+		v.out.unread = fmt.Errorf("%s: %w", file, blobstore.ErrPermission)
+	}
+}
+
 func (v *verifier) finish() *Verification {
-	v.out.OK = v.out.Damaged == 0
+	v.out.OK = v.out.Damaged == 0 && v.out.Unread == 0
 	return v.out
 }
 
@@ -615,25 +640,29 @@ func (v *verifier) notes() {
 }
 
 // objects turns the problems of a check into findings.
-func (v *verifier) objects(r *Report) error {
+func (v *verifier) objects(r *Report) {
 	v.out.Report, v.out.Objects, v.out.Bytes = r, r.Objects, r.ObjectBytes
 	for i := range r.Problems {
 		p := &r.Problems[i]
-		if p.Problem == ProblemNoAccess {
-			return fmt.Errorf("%d objects could not be looked at: %s: %w", r.Counts[ProblemNoAccess], p.Object, blobstore.ErrPermission)
-		}
 		f := Finding{Severity: Damage, Code: p.code(), File: p.Object, Offset: -1, Field: p.Field, Hint: p.Hint,
 			Operator: p.Operator, Role: p.Role.String(), Detail: p.Text()}
 		if p.Subtask >= 0 {
 			f.Subtask = &p.Subtask
 		}
+		if p.Problem == ProblemNoAccess {
+			f.Severity = Unread
+			v.denied(p.Object)
+		}
 		v.add(f)
 	}
-	if n := r.Counts[ProblemNoAccess]; n > 0 {
-		return fmt.Errorf("%d objects could not be looked at: %w", n, blobstore.ErrPermission)
+	// Those that the check counted and did not keep.
+	rest := r.ProblemCount - len(r.Problems)
+	if n := r.Counts[ProblemNoAccess] - v.out.Unread; n > 0 {
+		v.denied(v.file)
+		v.out.Unread += n
+		rest -= n
 	}
-	v.out.Damaged += r.ProblemCount - len(r.Problems)
-	return nil
+	v.out.Damaged += rest
 }
 
 func (p *ObjectProblem) code() string {
@@ -668,11 +697,16 @@ func (p *ObjectProblem) Text() string {
 	case ProblemRefused:
 		text = "is not followed"
 	case ProblemNotAFile:
-		text = "is a directory"
+		if p.Detail == "" {
+			text = "is a directory"
+		}
 	case ProblemNoAccess:
 		text = "cannot be looked at"
 	}
-	if p.Detail != "" {
+	switch {
+	case text == "":
+		text = p.Detail
+	case p.Detail != "":
 		text += ": " + p.Detail
 	}
 	if p.Handles > 1 {

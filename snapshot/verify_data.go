@@ -146,7 +146,7 @@ func (v *verifier) data(ctx context.Context, opts *DataOptions) error {
 	}
 	for i := range v.out.Findings {
 		f := &v.out.Findings[i]
-		if strings.HasSuffix(f.Code, "-file-missing") || f.Code == "directory-as-file" {
+		if strings.HasSuffix(f.Code, "-file-missing") || f.Code == "directory-as-file" || f.Severity == Unread {
 			c.missing[f.File] = true
 		}
 		if f.Severity == Damage && f.File != v.file {
@@ -264,6 +264,10 @@ func (c *dataCheck) problem(p *ScanProblem) {
 	if hasFile && d == nil {
 		f.File, f.Detail = file.name, file.err.Error()
 	}
+	var call *blobstore.Error
+	if !hasFile && d == nil && own == nil && errors.As(p.Err, &call) {
+		f.File = call.URL
+	}
 	switch {
 	case p.Opaque:
 		f.Severity, f.Code = Note, "opaque-state"
@@ -273,9 +277,12 @@ func (c *dataCheck) problem(p *ScanProblem) {
 	case errors.Is(p.Err, damage.ErrUnsupportedVersion):
 		f.Severity, f.Code = Note, "unsupported-data"
 		c.count("unsupported version", 1)
-	case errors.Is(p.Err, ErrRefused), errors.Is(p.Err, blobstore.ErrNotExist) && c.missing[f.File]:
+	case errors.Is(p.Err, ErrRefused), notThere(p.Err) && c.missing[f.File]:
 		return // the check of objects has told
-	case errors.Is(p.Err, blobstore.ErrNotExist), errors.Is(p.Err, blobstore.ErrIsDirectory):
+	case errors.Is(p.Err, blobstore.ErrPermission):
+		f.Severity, f.Code, f.Detail = Unread, "no-access", "cannot be read: access denied"
+		c.deny(f.File)
+	case notThere(p.Err):
 		f.Code, f.Detail = "file-missing", "is missing"
 	case errors.Is(p.Err, damage.ErrCorrupt), errors.Is(p.Err, blobstore.ErrDataCorrupt):
 	case errors.Is(p.Err, io.EOF), errors.Is(p.Err, io.ErrUnexpectedEOF):
@@ -292,6 +299,18 @@ func (c *dataCheck) problem(p *ScanProblem) {
 		c.count("unknown", p.Rows)
 	}
 	c.add(f, p)
+}
+
+// notThere says that there is no file to read, or none that may be read.
+func notThere(err error) bool {
+	return errors.Is(err, blobstore.ErrNotExist) || errors.Is(err, blobstore.ErrIsDirectory) ||
+		errors.Is(err, blobstore.ErrUnsupported) || errors.Is(err, blobstore.ErrPermission)
+}
+
+func (c *dataCheck) deny(file string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.v.denied(file)
 }
 
 // add keeps a finding once.
@@ -314,11 +333,7 @@ func (c *dataCheck) add(f Finding, p *ScanProblem) {
 	}
 	if m := c.v.max; m >= 0 && len(c.findings) >= m {
 		// Counted, not kept.
-		if f.Severity == Damage {
-			c.v.out.Damaged++
-		} else {
-			c.v.out.Notes++
-		}
+		c.v.count(f.Severity)
 		return
 	}
 	c.seen[k] = true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -503,3 +504,52 @@ const (
 	told                 // a problem; older rows may come up again
 	toldAndFewer
 )
+
+// A file that may not be read, and one that is none, keep nobody from looking at
+// the others.
+func TestVerifyGoesOnBehindWhatCannotBeRead(t *testing.T) {
+	path := copyGolden(t, "f120-rocksdb-chain")
+	denied := firstFile(t, path, snapshot.RoleManagedKeyed, snapshot.PartShared, ".sst")
+	meta := firstFile(t, path, snapshot.RoleManagedKeyed, snapshot.PartMeta, "")
+	patchFile(t, meta, func(b []byte) []byte { return b[:len(b)-1] })
+	verify := func(op string) *snapshot.Verification {
+		pool := blobstore.NewPool(nil, func(s blobstore.Store) blobstore.Store {
+			return blobstore.NewFaults(blobstore.Fault{Op: op, Err: blobstore.ErrPermission, Name: func(name string) bool { return strings.HasSuffix(denied, name) }}).Wrap(s)
+		})
+		defer pool.Close()
+		loc, err := blobstore.Parse(path)
+		require.NoError(t, err)
+		v, err := snapshot.VerifyAt(t.Context(), pool, loc, &snapshot.VerifyOptions{Data: &snapshot.DataOptions{}})
+		require.NoError(t, err)
+		return v
+	}
+	for _, op := range []string{"stat", "open"} {
+		v := verify(op)
+		require.ErrorIs(t, v.Err(), blobstore.ErrPermission, op)
+		require.ErrorContains(t, v.Err(), filepath.Base(denied), op)
+		require.False(t, v.OK)
+		require.Positive(t, v.Unread, op)
+		require.Positive(t, v.Damaged, op)
+		require.Positive(t, v.Data.Records, op)
+		var unread []snapshot.Finding
+		for _, f := range v.Findings {
+			if f.Severity == snapshot.Unread {
+				unread = append(unread, f)
+			}
+		}
+		require.Len(t, unread, v.Unread)
+		require.Equal(t, "no-access", unread[0].Code)
+		require.Contains(t, unread[0].File, filepath.Base(denied))
+	}
+
+	require.NoError(t, os.Remove(denied))
+	require.NoError(t, os.Symlink(filepath.Base(denied), denied))
+	v := verifyData(t, path, &snapshot.DataOptions{})
+	require.NoError(t, v.Err())
+	require.Condition(t, func() bool {
+		return slices.ContainsFunc(v.Findings, func(f snapshot.Finding) bool {
+			return f.Severity == snapshot.Damage && f.Code == "directory-as-file" && f.Detail == "is no regular file"
+		})
+	}, "%+v", v.Findings)
+	require.Positive(t, v.Data.Records)
+}

@@ -73,10 +73,11 @@ read each block and key group once.
 
 Each finding is one line that names the file, the offset and the field. Damage is
 what keeps a snapshot from being restored as it says; a note is unusual but no
-damage. The exit code is 3 if there is damage, and else 4 if --data met records
-that cannot be decoded. With --all a snapshot that cannot
-be verified does not stop the others; the exit code is then that of the first
-failure, unless there is damage, which wins.`,
+damage; unread is a file to which the store denies access, and the others are
+verified all the same. The exit code is 3 if there is damage, else 12 if something
+is unread, else 4 if --data met records that cannot be decoded. With --all a
+snapshot that cannot be verified does not stop the others; the exit code is then
+that of the first failure, unless there is damage, which wins.`,
 		Example: `  stateutil verify s3://bucket/checkpoints/7f3c…a1/chk-8841
   stateutil verify --data hdfs://nn:8020/flink/savepoints/savepoint-5f6b2a-02c1f9a4bb1d
   stateutil verify --data --sample 3/7 s3://bucket/checkpoints/7f3c…a1/chk-8841
@@ -203,8 +204,10 @@ func (v *verifier) one(ctx context.Context, loc blobstore.Location) error {
 		return err
 	}
 	switch {
-	case !res.OK:
+	case res.Damaged > 0:
 		return &exit.Silent{Code: exit.Damage}
+	case res.Err() != nil:
+		return &exit.Silent{Code: exit.Of(res.Err())}
 	case partly(res):
 		return &exit.Silent{Code: exit.Partly}
 	}
@@ -225,10 +228,16 @@ func (v *verifier) add(ctx context.Context, loc blobstore.Location, name string)
 	v.total.Objects += res.Objects
 	v.total.Bytes += res.Bytes
 	v.total.Findings += int64(res.Damaged + res.Notes)
-	if res.OK {
+	switch err := res.Err(); {
+	case res.OK:
 		v.total.OK++
-	} else {
+	case res.Damaged > 0:
 		v.total.Damaged++
+	default:
+		v.total.Failed++
+		if v.failed == nil {
+			v.failed = err
+		}
 	}
 	if partly(res) {
 		v.total.Undecoded++
@@ -290,18 +299,24 @@ func (v *verifier) print(res *snapshot.Verification, name string) error {
 			return err
 		}
 	}
-	if n := res.Damaged + res.Notes - len(res.Findings); n > 0 {
+	if n := res.Damaged + res.Unread + res.Notes - len(res.Findings); n > 0 {
 		if err := g.printf(v.out, "and %s\n", terminal.Plural(int64(n), "more finding", "more findings")); err != nil {
 			return err
 		}
 	}
 	verdict := g.screen.Paint(terminal.Good, "ok")
-	if !res.OK {
+	switch {
+	case res.Damaged > 0:
 		verdict = g.screen.Paint(terminal.Bad, "damaged")
+	case !res.OK:
+		verdict = g.screen.Paint(terminal.Warn, "not all of it could be read")
 	}
 	var facts []string
 	if res.Damaged > 0 {
 		facts = append(facts, fmt.Sprintf("%d damage", res.Damaged))
+	}
+	if res.Unread > 0 {
+		facts = append(facts, fmt.Sprintf("%d unread", res.Unread))
 	}
 	if res.Notes > 0 {
 		facts = append(facts, terminal.Plural(int64(res.Notes), "note", "notes"))
@@ -325,8 +340,11 @@ func (v *verifier) print(res *snapshot.Verification, name string) error {
 // "damage: FILE: detail; named by METADATA: byte N: FIELD [code] (hint)".
 func (g *global) findingLine(f *snapshot.Finding, metadataURL string) string {
 	style := terminal.Faint
-	if f.Severity == snapshot.Damage {
+	switch f.Severity {
+	case snapshot.Damage:
 		style = terminal.Bad
+	case snapshot.Unread:
+		style = terminal.Warn
 	}
 	var b strings.Builder
 	b.WriteString(g.screen.Paint(style, string(f.Severity)) + ": " + terminal.Clean(f.File) + ": ")
