@@ -24,7 +24,7 @@ type oldVersion[K, N comparable, V any] struct {
 func (t *Table[K, N, V]) keep(sh *shard[K, N, V], e *Entry[K, N, V], num, newest uint32) {
 	ver := e.ver
 	e.ver = t.views.epoch<<1 | ver&1
-	if ver>>1 > newest {
+	if ver>>1 > newest || t.views.readers.Load() == 0 {
 		return
 	}
 	c, i := num>>t.bits, num&(1<<t.bits-1)
@@ -158,16 +158,23 @@ func (t *Table[K, N, V]) same(e *Entry[K, N, V], key K, ns N) bool {
 	return t.equal(e.Key, e.NS, key, ns)
 }
 
-// Release drops the old versions that only the view needs, before it is closed.
-// What the owner keeps until then goes at its next change of that key group.
+// Release drops the old versions if the view was the last that needed any. It is
+// called before the view is closed, by any goroutine, and nothing may be read from
+// the view any more. Of views that are released at the same time, the last one
+// drops them. A view that is opened meanwhile has lost nothing: what is kept for it
+// is kept under a shard's lock after it was opened, and this looks under the lock
+// whether there is one.
 func (t *Table[K, N, V]) Release(w *View) {
-	if w.Closed() || !t.views.onlyOpen(w) {
+	if w.Closed() {
 		return
 	}
+	w.retire()
 	for i := range t.shards {
 		sh := &t.shards[i]
 		sh.mu.Lock()
-		sh.old = nil
+		if t.views.readers.Load() == 0 {
+			sh.old = nil
+		}
 		sh.mu.Unlock()
 	}
 }

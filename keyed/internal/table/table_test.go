@@ -3,6 +3,7 @@ package table
 import (
 	"maps"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,4 +136,57 @@ func TestOldVersions(t *testing.T) {
 	tab.Release(v)
 	v.Close()
 	require.Zero(t, tab.OldVersions())
+}
+
+// TestReleaseTogether releases views from goroutines of their own while the owner
+// opens others and changes everything: no view loses what it needs, and the last
+// one leaves nothing.
+func TestReleaseTogether(t *testing.T) {
+	const keys = 200
+	views := NewViews()
+	hash := func(k int, _ struct{}) uint32 { return uint32(k) * 0x9e3779b9 }
+	tab := New[int, struct{}, int](views, 0, 8, nil, hash)
+	group := func(k int) int { return k % 8 }
+	set := func(round int) {
+		for k := range keys {
+			h := hash(k, struct{}{})
+			if e, r := tab.Find(group(k), h, k, struct{}{}); e != nil {
+				tab.Set(e, r, round)
+			} else {
+				tab.Insert(group(k), h, k, struct{}{}, round)
+			}
+		}
+	}
+	set(0)
+	var done sync.WaitGroup
+	defer done.Wait()
+	for round := range 2000 {
+		for range 2 {
+			w := views.Open(false)
+			done.Go(func() {
+				for g := range 8 {
+					var buf []Entry[int, struct{}, int]
+					for from, end := uint32(0), false; !end; {
+						buf, from, end = tab.Batch(w, g, from, buf)
+					}
+					if len(buf) != keys/8 {
+						t.Errorf("round %d: %d entries", round, len(buf))
+					}
+					for _, e := range buf {
+						if e.Val != round {
+							t.Errorf("round %d: key %d is %d", round, e.Key, e.Val)
+							return
+						}
+					}
+				}
+				tab.Release(w)
+				w.Close()
+			})
+		}
+		set(round + 1)
+		if round%4 == 0 { // the others go on beside the next rounds
+			done.Wait()
+			require.Zero(t, tab.OldVersions(), round)
+		}
+	}
 }

@@ -15,6 +15,8 @@ type Views struct {
 	epoch  uint32
 	newest atomic.Uint32 // greatest epoch of an open view; 0 is none
 	oldest atomic.Uint32 // least; MaxUint32 is none
+	// readers counts the open views that are not retired.
+	readers atomic.Int32
 	// lookups counts open views that are asked for single keys.
 	lookups atomic.Int32
 
@@ -27,6 +29,7 @@ type View struct {
 	views   *Views
 	epoch   uint32
 	lookups bool
+	retired atomic.Bool
 	closed  atomic.Bool
 }
 
@@ -45,11 +48,20 @@ func (v *Views) Open(lookups bool) *View {
 	defer v.mu.Unlock()
 	v.epoch++
 	v.open[w] = struct{}{}
+	v.readers.Add(1)
 	if lookups {
 		v.lookups.Add(1)
 	}
 	v.publish()
 	return w
+}
+
+// retire says that nothing is read from the view any more. It counts as open until
+// Close, so that the owner goes on taking the locks while old versions are dropped.
+func (w *View) retire() {
+	if !w.retired.Swap(true) {
+		w.views.readers.Add(-1)
+	}
 }
 
 // Close ends a view: nothing may be read from it any more. It may be called more
@@ -58,6 +70,7 @@ func (w *View) Close() {
 	if w.closed.Swap(true) {
 		return
 	}
+	w.retire()
 	v := w.views
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -100,12 +113,4 @@ func (v *Views) needed(from, to uint32) bool {
 		}
 	}
 	return false
-}
-
-// onlyOpen reports whether w is the one open view.
-func (v *Views) onlyOpen(w *View) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	_, is := v.open[w]
-	return is && len(v.open) == 1
 }
