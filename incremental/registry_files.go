@@ -246,13 +246,6 @@ func (b bitmap) word(w int) uint64 {
 	return 0
 }
 
-func (b bitmap) count() (n int) {
-	for _, w := range b {
-		n += bits.OnesCount64(w)
-	}
-	return n
-}
-
 // eachBit visits the files of word w.
 func eachBit(w int, set uint64, visit func(int32) bool) bool {
 	for ; set != 0; set &= set - 1 {

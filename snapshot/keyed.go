@@ -239,7 +239,8 @@ func looksCanonical(ctx context.Context, src sst.Source, regions []stream.Region
 		}
 		return int32(be32(b[:])) != r.KeyGroup
 	}
-	for _, r := range regions { // key group 0 alone, which reads as state 0
+	if len(regions) > 0 { // key group 0 alone, which reads as state 0
+		r := regions[0]
 		var head [6]byte
 		var end [2]byte
 		if _, err := src.ReadAt(ctx, head[:], r.From); err != nil || r.To-r.From < 8 {

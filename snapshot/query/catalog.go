@@ -32,16 +32,6 @@ func (t *Table) Kind() snapshot.StateKind { return t.state.Kind }
 // OperatorID is the ID of the state's operator in hex.
 func (t *Table) OperatorID() string { return t.state.Operator.ID }
 
-func (t *Table) column(name string) *Column {
-	name = fold(name)
-	for i := range t.Columns {
-		if fold(t.Columns[i].Name) == name {
-			return &t.Columns[i]
-		}
-	}
-	return nil
-}
-
 // Column is a column of a Table.
 type Column struct {
 	Name string

@@ -403,6 +403,13 @@ func (r *run) query(statement string, tokens []token, mentioned map[string]bool)
 // mostKeys is how many keys are looked up one by one.
 const mostKeys = 64
 
+// maxCell bounds a text, a blob and a row, so that no function of a statement makes
+// one that takes the machine's memory: 256 MiB, above what is kept in one value.
+const (
+	maxCell           = 256 << 20
+	sqliteLimitLength = 0 // SQLITE_LIMIT_LENGTH
+)
+
 func (r *run) open() error {
 	d := &sqlite.Driver{}
 	if err := d.RegisterModule(moduleName, module{r}); err != nil {
@@ -415,6 +422,10 @@ func (r *run) open() error {
 	var err error
 	if r.conn, err = r.db.Conn(r.ctx); err != nil {
 		r.db.Close()
+		return err
+	}
+	if _, err = sqlite.Limit(r.conn, sqliteLimitLength, maxCell); err != nil {
+		r.close()
 		return err
 	}
 	err = r.conn.Raw(func(c any) error {

@@ -275,7 +275,7 @@ func TestHostileStatements(t *testing.T) {
 		`with a as (select 1) insert into "state.value"(key) select * from a`, `with a as (select 1) delete from "state.value"`,
 		`explain delete from "state.value"`, `explain attach 'x' as y`, `explain pragma database_list`, `select * from pragma_database_list`, `select * from pragma_compile_options`,
 		`select load_extension('x')`, `select readfile('/etc/passwd')`, `select writefile('` + dir + `/x', 'y')`, `select fts3_tokenizer('x')`,
-		`select edit('x')`, `select * from csv('/etc/passwd')`, `select * from tidemark_state`, `select * from dbstat_x`, `select zeroblob(2000000000)`,
+		`select edit('x')`, `select * from csv('/etc/passwd')`, `select * from tidemark_state`, `select * from dbstat_x`, `select zeroblob(2000000000)`, `select zeroblob(300000000)`,
 		`select randomblob(1000000001)`, `select 1 from`, `select`, `select ?`, `select :a`, `select * from "state.value"; drop table "state.value"`,
 		`select * from "state.value" where key = (`, "select \x00 1", `select '`, strings.Repeat("(", 5000), "select " + strings.Repeat("(", 5000) + "1" + strings.Repeat(")", 5000),
 		"select " + strings.Repeat("1,", 5000) + "1",

@@ -52,7 +52,8 @@ func point(variant string, seq []int64, op func(pass, i int, k int64), undo func
 	report("w1", variant, "cpu_per_op", "ns", perOp...)
 }
 
-var sink int64
+// Sink keeps what was read, so that no read is optimized away.
+var Sink int64
 
 func w1() error {
 	n := count(500_000)
@@ -75,7 +76,7 @@ func w1Values(n int, uni, zip, perm []int64) {
 	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
 		point("hashmap/value-long-get/"+name, seq, func(_, _ int, k int64) {
 			v, _, _ := s.Get(b.Key(k))
-			sink += v
+			Sink += v
 		}, nil)
 		point("hashmap/value-long-update/"+name, seq, func(_, i int, k int64) { must(s.Set(b.Key(k), int64(i))) }, nil)
 	}
@@ -101,7 +102,7 @@ func w1Values(n int, uni, zip, perm []int64) {
 	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
 		point("hashmap/value-100B-get/"+name, seq, func(_, _ int, k int64) {
 			x, _, _ := v.Get(b.Key(k))
-			sink += int64(len(x))
+			Sink += int64(len(x))
 		}, nil)
 		point("hashmap/value-100B-update/"+name, seq, func(_, i int, k int64) { must(v.Set(b.Key(k), pool[i%1024])) }, nil)
 	}
@@ -119,7 +120,7 @@ func w1Values(n int, uni, zip, perm []int64) {
 	}
 	point("hashmap/value-string100-get/uniform", uni, func(_, _ int, k int64) {
 		x, _, _ := str.Get(b.Key(k))
-		sink += int64(len(x))
+		Sink += int64(len(x))
 	}, nil)
 	point("hashmap/value-string100-update/uniform", uni, func(_, i int, k int64) { must(str.Set(b.Key(k), texts[i%1024])) }, nil)
 	must(b.Close())
@@ -139,12 +140,12 @@ func w1Lists(n int, uni, zip, perm []int64) {
 	report("w1", "hashmap/list-1", "heap_after_setup", "MiB", heapMiB()-before)
 	point("hashmap/list1-get/uniform", uni, func(_, _ int, k int64) {
 		l, _ := s.Get(b.Key(k))
-		sink += int64(len(l))
+		Sink += int64(len(l))
 	}, nil)
 	iterate := func(_, _ int, k int64) {
 		l, _ := s.Get(b.Key(k))
 		for _, x := range l {
-			sink += x
+			Sink += x
 		}
 	}
 	point("hashmap/list1-getiterate/uniform", uni, iterate, nil)
@@ -183,29 +184,29 @@ func w1Maps(n int, uni, zip, perm []int64) {
 	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
 		point("hashmap/map10-get/"+name, seq, func(_, i int, k int64) {
 			v, _, _ := s.Get(b.Key(k), int64(i%10))
-			sink += v
+			Sink += v
 		}, nil)
 	}
 	point("hashmap/map10-contains/uniform", uni, func(_, i int, k int64) {
 		if ok, _ := s.Contains(b.Key(k), int64(i%20)); ok {
-			sink++
+			Sink++
 		}
 	}, nil)
 	few := uni[:n/5]
 	point("hashmap/map10-isempty/uniform", few, func(_, _ int, k int64) {
 		if ok, _ := s.IsEmpty(b.Key(k)); ok {
-			sink++
+			Sink++
 		}
 	}, nil)
 	point("hashmap/map10-keys/uniform", few, func(_, _ int, k int64) {
 		must(s.Entries(b.Key(k), func(u, _ int64) bool {
-			sink += u
+			Sink += u
 			return true
 		}))
 	}, nil)
 	point("hashmap/map10-entries/uniform", few, func(_, _ int, k int64) {
 		must(s.Entries(b.Key(k), func(u, v int64) bool {
-			sink += u + v
+			Sink += u + v
 			return true
 		}))
 	}, nil)
@@ -237,7 +238,7 @@ func w1Folds(n int, uni []int64) {
 	}
 	point("hashmap/reducing-get/uniform", uni, func(_, _ int, k int64) {
 		v, _, _ := r.Get(b.Key(k))
-		sink += v
+		Sink += v
 	}, nil)
 	point("hashmap/reducing-add/uniform", uni, func(_, i int, k int64) { must(r.Add(b.Key(k), int64(i))) }, nil)
 	point("hashmap/aggregating-add/uniform", uni, func(_, i int, k int64) { must(a.Add(b.Key(k), int64(i))) }, nil)
@@ -296,7 +297,7 @@ func w7() error {
 			fired := 0
 			for w := int64(10_000); w <= 1_000_000; w += 10_000 {
 				m, err := q.Advance(w, func(keyed.Timer[int64, struct{}]) error {
-					sink++
+					Sink++
 					return nil
 				})
 				must(err)

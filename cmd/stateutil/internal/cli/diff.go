@@ -270,7 +270,7 @@ func (e *diffText) Append(dst []byte, r *snapshot.DiffRow) ([]byte, error) {
 		}
 	}
 	part("key", row.Key != nil, row.AppendKeyJSON)
-	part("namespace", row.Namespace != nil && len(row.Namespace) > 1, row.AppendNamespaceJSON)
+	part("namespace", len(row.Namespace) > 1, row.AppendNamespaceJSON)
 	part("map_key", row.UserKey != nil, row.AppendMapKeyJSON)
 	switch {
 	case st.Kind == snapshot.StateTimer:
