@@ -47,7 +47,8 @@ counted as expired.
 
 At the end stand the states with Kryo- and Java-serialized parts: their bytes do not
 survive every upgrade of Flink or of the classes. --json has the inventory of all
-serializers.`,
+serializers. A value that cannot be decoded counts with its bytes all the same; the
+exit code is 4 if something could not be read.`,
 		Example: `  stateutil stats s3://bucket/checkpoints/7f3c…a1/chk-8841
   stateutil stats --by subtask --state orders /savepoints/savepoint-5f6b2a-02c1f9a4bb1d
   stateutil stats --ttl 7d --ttl sessions=30m --at 2026-11-29T12:00:00Z chk-42`,
