@@ -49,11 +49,13 @@ func TestCorruptBlock(t *testing.T) {
 			for replica := range 2 {
 				f := fmt.Sprintf("%s/%s-%d", dir, name, replica)
 				put(t, s, f, data)
+				c.replicated(t, f, 2)
 				c.do(t, "corrupt /%s 0 %d %d", f, offset, replica)
 				for range 4 {
 					requireObject(t, s, f, data)
 				}
 			}
+			c.replicated(t, one, 2)
 			c.do(t, "corrupt /%s 0 %d", one, offset)
 			for _, from := range []int64{0, offset} {
 				r, err := s.OpenRange(t.Context(), one, from, -1)
@@ -83,6 +85,7 @@ func TestLibraryReturnsCorruptData(t *testing.T) {
 	s, dir := c.openRoot(t, "hdfs"), c.newDir(t)
 	data := pattern(300_000, 2)
 	put(t, s, dir+"/x", data)
+	c.replicated(t, dir+"/x", 2)
 	c.do(t, "corrupt /%s/x 0 299999", dir)
 	got, err := c.plainClient(t, "hdfs").ReadFile("/" + dir + "/x")
 	require.NoError(t, err)
@@ -108,6 +111,7 @@ func TestDatanodeDiesMidRead(t *testing.T) {
 		one := c.openRoot(t, scheme, "dfs.replication", "1")
 		data := pattern(6<<20, 4)
 		put(t, s, dir+"/two", data)
+		c.replicated(t, dir+"/two", 2)
 		put(t, one, dir+"/one", data)
 
 		// With a second replica nobody notices.
@@ -151,6 +155,28 @@ func (c *cluster) restartAll(t testing.TB) {
 			c.do(t, "restart-dn %d", n)
 		}
 	}
+}
+
+// replicated waits until the namenode knows n replicas of each block of a file: a
+// file is closed when it has heard of one.
+func (c *cluster) replicated(t testing.TB, name string, n int) {
+	t.Helper()
+	var blocks string
+	for range 300 {
+		blocks = c.do(t, "blocks /%s", name)
+		all := true
+		for line := range strings.Lines(blocks) {
+			if _, at, is := strings.Cut(line, " at "); is {
+				at, _, _ = strings.Cut(at, " files ")
+				all = all && len(strings.Fields(at)) >= n
+			}
+		}
+		if all && strings.Contains(blocks, " at ") {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.FailNow(t, "not replicated", "%s: %s", name, blocks)
 }
 
 // holders are the numbers of the datanodes that have the first block of a file.
