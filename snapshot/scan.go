@@ -99,12 +99,15 @@ type unit struct {
 	run      func(ctx context.Context, w *worker) error
 }
 
-// worker is what a unit needs of the goroutine that runs it.
+// worker is what a unit needs of the goroutine that runs it. Its row is written
+// for each row of the state, so the cache line it ends in must not hold another
+// worker's: that made two cores as slow as one.
 type worker struct {
 	scan *scan
 	emit func(*StateRow) error
 	unit *unit
 	row  StateRow
+	_    [128]byte
 }
 
 // scan is one run over a snapshot's state.

@@ -291,6 +291,7 @@ type statsWorker struct {
 	runRows  int64
 	runBytes int64
 	runGroup int32
+	_        [128]byte // as in worker
 }
 
 const tellEvery = 1 << 16
