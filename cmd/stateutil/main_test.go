@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -215,9 +214,7 @@ func within(ts *testscript.TestScript, neg bool, args []string) {
 // TestInterrupt holds that one signal ends a command that waits for a store that
 // never answers, within a second, and that a second signal ends it at once.
 func TestInterrupt(t *testing.T) {
-	if !slices.Contains(blobstore.Schemes(), "s3") {
-		t.Skip("the S3 driver is not linked")
-	}
+	require.Contains(t, blobstore.Schemes(), "s3", "the driver is linked")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
