@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
+	"github.com/tidemark/tidemark/snapshot"
 )
 
 // Config is what every backend must know of its subtask.
@@ -54,7 +55,13 @@ type Backend[K comparable] interface {
 	// that are not registered yet are kept as bytes until they are, and are in later
 	// snapshots even if they never are.
 	Restore(ctx context.Context, from ...RestoreSource) error
-	// Close waits for snapshots that are being written and closes views.
+	// Confirmed says that a checkpoint is complete: what it has stored, later ones may
+	// refer to. It may come late, twice, never, and out of order, from any goroutine.
+	Confirmed(id int64)
+	// Aborted says that a checkpoint will never be complete. What holds for Confirmed
+	// holds for it.
+	Aborted(id int64)
+	// Close ends snapshots that are being written, and closes views.
 	Close() error
 }
 
@@ -64,12 +71,17 @@ type View interface {
 	Close()
 }
 
-// Snapshot is a frozen view that is written as a file of state. It must be
-// released, written or not.
+// Snapshot is a frozen view that is written as state of a checkpoint or savepoint. It
+// must be released, written or not.
 type Snapshot interface {
-	// Write writes the state to w in the background of the task. It may be called more
-	// than once, also for another format.
+	// Write writes the state as one file to w in the background of the task. It may be
+	// called more than once, also for another format.
 	Write(ctx context.Context, w io.Writer, opts *WriteOptions) (*Written, error)
+	// Upload writes the state through to in the background of the task and gives the
+	// handle for a metadata.SubtaskState; nil for a backend without states. Its type is
+	// that of the format: see the backend. After an error nothing of it is used, and
+	// what is left of it is removed by the Writer's Abort.
+	Upload(ctx context.Context, to *snapshot.Writer, opts *UploadOptions) (metadata.KeyedHandle, error)
 	// Release ends the snapshot; calling it again does nothing.
 	Release()
 }

@@ -20,7 +20,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-func open(tb testing.TB) *heap.Backend[int64] {
+func openInt64(tb testing.TB) *heap.Backend[int64] {
 	b, err := heap.Open(keyed.Config[int64]{Key: serializer.Int64})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, b.Close()) })
@@ -37,13 +37,13 @@ func loop(b *testing.B, f func(i int, k int64)) {
 }
 
 func BenchmarkKey(b *testing.B) {
-	h := open(b)
+	h := openInt64(b)
 	var sum int
 	loop(b, func(_ int, k int64) { sum += h.Key(k).Group() })
 }
 
 func BenchmarkValue(b *testing.B) {
-	h := open(b)
+	h := openInt64(b)
 	s := keyed.Value(h, "s", serializer.Int64)
 	for k := range int64(benchKeys) {
 		_ = s.Set(h.Key(k), k)
@@ -60,7 +60,7 @@ func BenchmarkValue(b *testing.B) {
 }
 
 func BenchmarkMap(b *testing.B) {
-	h := open(b)
+	h := openInt64(b)
 	s := keyed.Map(h, "s", serializer.Int64, serializer.Int64)
 	for k := range int64(benchKeys) {
 		for u := range int64(10) {
@@ -85,7 +85,7 @@ func BenchmarkMap(b *testing.B) {
 }
 
 func BenchmarkList(b *testing.B) {
-	h := open(b)
+	h := openInt64(b)
 	s := keyed.List(h, "s", serializer.Int64)
 	for k := range int64(benchKeys) {
 		_ = s.Add(h.Key(k), k)
@@ -100,13 +100,13 @@ func BenchmarkList(b *testing.B) {
 }
 
 func BenchmarkReducingAdd(b *testing.B) {
-	h := open(b)
+	h := openInt64(b)
 	s := keyed.Reducing(h, "s", func(a, b int64) int64 { return a + b }, serializer.Int64)
 	loop(b, func(_ int, k int64) { _ = s.Add(h.Key(k), 1) })
 }
 
 func BenchmarkTimers(b *testing.B) {
-	h := open(b)
+	h := openInt64(b)
 	q := keyed.Timers(h, "user-timers", serializer.VoidNS).Event
 	b.Run("register", func(b *testing.B) {
 		loop(b, func(i int, k int64) { _, _ = q.Register(h.Key(k), struct{}{}, int64(mix(uint64(i+1))%1_000_000)) })
@@ -131,7 +131,7 @@ func BenchmarkTimers(b *testing.B) {
 }
 
 func BenchmarkSnapshot(b *testing.B) {
-	h := open(b)
+	h := openInt64(b)
 	s := keyed.Value(h, "s", serializer.Int64)
 	for k := range int64(benchKeys) {
 		_ = s.Set(h.Key(k), k)

@@ -18,8 +18,8 @@ func Example() {
 	ctx := context.Background()
 	pool := blobstore.NewPool(nil, nil)
 	defer pool.Close()
-	loc, _ := blobstore.Parse("mem://example/checkpoints")
-	store, dir, _ := pool.Resolve(ctx, loc)
+	root, _ := blobstore.Parse("mem://example/checkpoints")
+	job := snapshot.NewJobID()
 
 	backend, _ := heap.Open(keyed.Config[string]{Key: serializer.String, MaxParallelism: 128})
 	visits := keyed.Value(backend, "visits", serializer.Int64)
@@ -30,20 +30,20 @@ func Example() {
 		_ = visits.Set(k, n+1)
 	}
 
-	snap, _ := backend.Snapshot(ctx, 1)                                      // the pause of the task
-	handle, _ := keyed.Upload(ctx, snap, store, dir+"/chk-1/subtask-0", nil) // beside the running task
+	snap, _ := backend.Snapshot(ctx, 1) // the pause of the task
+	layout, _ := snapshot.CheckpointLayout(root, job, 1)
+	w, _ := snapshot.NewWriter(ctx, pool, layout, nil)
+	handle, _ := snap.Upload(ctx, w, nil) // beside the running task
 	snap.Release()
-
-	w, _ := store.Create(ctx, dir+"/chk-1/_metadata", nil)
-	_ = metadata.Encode(w, &metadata.Checkpoint{Version: 3, ID: 1, Operators: []metadata.OperatorState{{
+	_ = w.Commit(ctx, &metadata.Checkpoint{Version: 3, ID: 1, Operators: []metadata.OperatorState{{
 		ID: metadata.OperatorIDFromUID("visits"), Parallelism: 1, MaxParallelism: 128,
 		Subtasks: []metadata.SubtaskState{{ManagedKeyed: handle}},
 	}}})
-	_ = w.Commit()
+	backend.Confirmed(1)
 	_ = backend.Close()
 
 	// Another process, perhaps with another parallelism.
-	checkpoint, _ := snapshot.Open(ctx, pool, loc.Join("chk-1"), nil)
+	checkpoint, _ := snapshot.Open(ctx, pool, layout.Dir, nil)
 	backend, _ = heap.Open(keyed.Config[string]{Key: serializer.String, MaxParallelism: 128})
 	defer backend.Close()
 	visits = keyed.Value(backend, "visits", serializer.Int64)

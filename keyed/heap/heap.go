@@ -231,6 +231,12 @@ func (b *Backend[K]) Snapshot(ctx context.Context, id int64) (keyed.Snapshot, er
 	return s, nil
 }
 
+// Confirmed implements keyed.Backend: checkpoints of a heap stand for themselves.
+func (b *Backend[K]) Confirmed(int64) {}
+
+// Aborted implements keyed.Backend.
+func (b *Backend[K]) Aborted(int64) {}
+
 // Close implements keyed.Backend: what is being written ends with ErrClosed.
 func (b *Backend[K]) Close() error {
 	if b.closed.Swap(true) {

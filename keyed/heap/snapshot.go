@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/tidemark/tidemark/keyed"
+	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
+	"github.com/tidemark/tidemark/snapshot"
 	"github.com/tidemark/tidemark/snapshot/stream"
 )
 
@@ -79,6 +81,12 @@ func (s *snap[K]) write(ctx context.Context, w io.Writer, opts *keyed.WriteOptio
 	b.metrics.Add(keyed.MetricSnapshotBytes, kw.Size())
 	b.metrics.Time(keyed.MetricSnapshotAsync, time.Since(start))
 	return &keyed.Written{Offsets: offsets, Bytes: kw.Size(), Format: o.Format, KeyGroups: b.KeyGroups(), States: metas}, nil
+}
+
+// Upload implements keyed.Snapshot: the handle is a *metadata.KeyGroupsHandle in
+// either format.
+func (s *snap[K]) Upload(ctx context.Context, to *snapshot.Writer, opts *keyed.UploadOptions) (metadata.KeyedHandle, error) {
+	return keyed.UploadFile(ctx, s, to, opts)
 }
 
 // Release implements keyed.Snapshot. It waits for a Write that goes on.

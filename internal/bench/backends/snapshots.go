@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/bits"
@@ -73,25 +72,26 @@ func (p *place) save(b *heap.Backend[int64], name string, f keyed.Format) (sync,
 	must(err)
 	sync = ms(start)
 	start, cpu = time.Now(), processCPU()
-	h, err := keyed.Upload(ctx, snap, p.store, name+"/state", &keyed.UploadOptions{WriteOptions: keyed.WriteOptions{Format: f}})
+	w := p.writer(name)
+	h, err := snap.Upload(ctx, w, &keyed.UploadOptions{WriteOptions: keyed.WriteOptions{Format: f}})
 	must(err)
 	async, cpu = ms(start), (processCPU()-cpu)*1e3
 	snap.Release()
-	p.meta(b, name, h)
-	return sync, async, cpu
-}
-
-func (p *place) meta(b *heap.Backend[int64], name string, h *metadata.KeyGroupsHandle) {
-	var buf bytes.Buffer
-	must(metadata.Encode(&buf, &metadata.Checkpoint{Version: 3, ID: 1, Operators: []metadata.OperatorState{{
+	must(w.Commit(ctx, &metadata.Checkpoint{Version: 3, ID: 1, Operators: []metadata.OperatorState{{
 		ID: metadata.OperatorID{1}, Parallelism: 1, MaxParallelism: int32(b.MaxParallelism()),
 		Subtasks: []metadata.SubtaskState{{ManagedKeyed: h}},
 	}}}))
-	w, err := p.store.Create(context.Background(), name+"/_metadata", nil)
+	return sync, async, cpu
+}
+
+// writer begins a snapshot in a folder, in place of what is there.
+func (p *place) writer(name string) *snapshot.Writer {
+	must(os.RemoveAll(filepath.Join(p.dir, name)))
+	loc, err := blobstore.Parse("file://" + filepath.Join(p.dir, name) + "?fsync=off")
 	must(err)
-	_, err = w.Write(buf.Bytes())
+	w, err := snapshot.NewWriter(context.Background(), p.pool, snapshot.SavepointIn(loc), nil)
 	must(err)
-	must(w.Commit())
+	return w
 }
 
 func (p *place) bytes(name string) (n float64) {
@@ -290,7 +290,7 @@ func dip() error {
 			done := make(chan float64, 1)
 			go func() {
 				start := time.Now()
-				_, err := keyed.Upload(context.Background(), snap, p.store, f.name+"/state", &keyed.UploadOptions{WriteOptions: keyed.WriteOptions{Format: f.format}})
+				_, err := snap.Upload(context.Background(), p.writer(f.name), &keyed.UploadOptions{WriteOptions: keyed.WriteOptions{Format: f.format}})
 				must(err)
 				took := ms(start)
 				snap.Release()

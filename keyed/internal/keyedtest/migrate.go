@@ -1,4 +1,4 @@
-package heap_test
+package keyedtest
 
 import (
 	"testing"
@@ -31,14 +31,14 @@ type orderV3 struct {
 	ID string   `flink:"id"`
 }
 
-// TestMigration reads values, elements and entries of a class that lost a field and
+// testMigration reads values, elements and entries of a class that lost a field and
 // got two, before and after they are registered, with TTL and without.
-func TestMigration(t *testing.T) {
+func (o Opener) testMigration(t *testing.T) {
 	clock := &keyed.ManualClock{}
 	clock.Set(500)
 	ttl := keyed.TTL(time.Second)
 	conf := keyed.Config[string]{Clock: clock}
-	b := openString(t, conf)
+	b := o.Open(t, conf)
 	v1 := orderV1{ID: 7, Color: "red", Old: []string{"x"}}
 	s1 := serializer.MustOf[orderV1]()
 	k := b.Key("a")
@@ -49,10 +49,10 @@ func TestMigration(t *testing.T) {
 
 	want := orderV2{ID: 7, Color: "red"}
 	s2 := serializer.MustOf[orderV2]()
-	for _, o := range []keyed.WriteOptions{{}, {Format: keyed.FormatCanonical}} {
-		from := keyed.RestoreSource{Snapshot: save[string](t, newStorage(t), o, b)}
+	for _, wo := range []keyed.WriteOptions{{}, {Format: keyed.FormatCanonical}} {
+		from := keyed.RestoreSource{Snapshot: Save[string](t, NewStorage(t), wo, b)}
 		for _, first := range []bool{true, false} {
-			c := openString(t, conf)
+			c := o.Open(t, conf)
 			if !first {
 				require.NoError(t, c.Restore(t.Context(), from))
 			}
@@ -80,13 +80,13 @@ func TestMigration(t *testing.T) {
 			require.False(t, ok)
 			clock.Set(500)
 		}
-		c := openString(t, conf)
+		c := o.Open(t, conf)
 		keyed.Value(c, "value", serializer.MustOf[orderV3]())
 		err := c.Restore(t.Context(), from)
 		require.ErrorIs(t, err, keyed.ErrIncompatible)
 		require.ErrorContains(t, err, "state value: value: incompatible: field id")
 
-		c = openString(t, conf)
+		c = o.Open(t, conf)
 		keyed.Value(c, "value", s2, ttl)
 		require.ErrorContains(t, c.Restore(t.Context(), from), "state value: value: incompatible")
 	}

@@ -1,4 +1,4 @@
-package heap_test
+package keyedtest
 
 import (
 	"errors"
@@ -12,25 +12,19 @@ import (
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/internal/testdata"
 	"github.com/tidemark/tidemark/keyed"
-	"github.com/tidemark/tidemark/keyed/heap"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
 	"github.com/tidemark/tidemark/snapshot"
 )
 
-// TestGoldens restores what a real Flink wrote, from every backend and in every
-// format, writes it in ours, and compares the rows.
-func TestGoldens(t *testing.T) { goldens(t, testdata.Goldens(t)) }
-
-// TestAllGoldens is the same for the whole set, where it is present.
-func TestAllGoldens(t *testing.T) { goldens(t, testdata.AllGoldens(t)) }
-
-func goldens(t *testing.T, cases []*testdata.Case) {
+// Goldens restores what a real Flink wrote, from every backend and in every format,
+// writes it in ours, and compares the rows.
+func (o Opener) Goldens(t *testing.T, cases []*testdata.Case) {
 	restored := 0
 	for _, c := range cases {
 		for _, sn := range c.Snapshots {
 			t.Run(c.Name+"/"+sn.Path[strings.LastIndexByte(sn.Path, '/')+1:], func(t *testing.T) {
-				restored += golden(t, c.File(sn.Path))
+				restored += o.golden(t, c.File(sn.Path))
 			})
 		}
 	}
@@ -67,7 +61,7 @@ func (s orNull) Read(b []byte) (*value, int, error) {
 var goldenHashes = serializer.HashRules{"tidemark.goldens.model.PlaceKey": {Fields: []string{"city", "zip", "zone"}}}
 
 // golden restores all operators of a snapshot and gives their number.
-func golden(t *testing.T, path string) (restored int) {
+func (o Opener) golden(t *testing.T, path string) (restored int) {
 	pool := blobstore.NewPool(nil, nil)
 	defer pool.Close()
 	loc, err := blobstore.Parse(path)
@@ -83,7 +77,7 @@ func golden(t *testing.T, path string) (restored int) {
 		}
 	}
 	for position, states := range byOperator {
-		if goldenOperator(t, sn, position, states) {
+		if o.goldenOperator(t, sn, position, states) {
 			restored++
 		}
 	}
@@ -113,13 +107,13 @@ func canRestore(states []*snapshot.State, kryo serializer.KryoVersion) (reason s
 	return ""
 }
 
-func goldenOperator(t *testing.T, sn *snapshot.Snapshot, position int, states []*snapshot.State) bool {
+func (o Opener) goldenOperator(t *testing.T, sn *snapshot.Snapshot, position int, states []*snapshot.State) bool {
 	op := states[0].Operator
 	if reason := canRestore(states, serializer.KryoOf(sn.Checkpoint.Version)); reason != "" {
 		t.Logf("operator %s: %s", op.ID, reason)
 		return false
 	}
-	o := &serializer.DecodeOptions{Kryo: serializer.KryoOf(sn.Checkpoint.Version), Classes: jobClasses(t)}
+	do := &serializer.DecodeOptions{Kryo: serializer.KryoOf(sn.Checkpoint.Version), Classes: jobClasses(t)}
 	only := func(o *snapshot.StateOperator) bool { return o.Position == position }
 	want, undecoded := rows(t, sn, only)
 	if undecoded != "" {
@@ -127,24 +121,24 @@ func goldenOperator(t *testing.T, sn *snapshot.Snapshot, position int, states []
 		return false
 	}
 	for _, registered := range []bool{true, false} {
-		b, err := heap.Open(keyed.Config[value]{Key: asIs{states[0].Key, o}, MaxParallelism: int(op.MaxParallelism), Clock: &keyed.ManualClock{}, HashRules: goldenHashes})
+		b, err := o.String(t, keyed.Config[value]{Key: asIs{states[0].Key, do}, MaxParallelism: int(op.MaxParallelism), Clock: &keyed.ManualClock{}, HashRules: goldenHashes})
 		require.NoError(t, err)
 		if registered {
 			for _, s := range states {
-				registerDynamic(b, s, o)
+				registerDynamic(b, s, do)
 			}
 			require.NoError(t, b.Err())
 		}
-		err = b.Restore(t.Context(), keyed.RestoreSource{Snapshot: sn, Operator: only, Classes: o.Classes})
+		err = b.Restore(t.Context(), keyed.RestoreSource{Snapshot: sn, Operator: only, Classes: do.Classes})
 		require.NoError(t, err)
 		for _, f := range []keyed.Format{keyed.FormatCheckpoint, keyed.FormatCanonical} {
-			st := newStorage(t)
-			dir := st.begin()
-			snap, err := b.Snapshot(t.Context(), 1)
+			st := NewStorage(t)
+			w, id := st.Begin(t, 0)
+			snap, err := b.Snapshot(t.Context(), id)
 			require.NoError(t, err)
-			h, err := st.upload(dir, 0, snap, keyed.WriteOptions{Format: f}, 0)
+			h, err := upload(w, snap, keyed.WriteOptions{Format: f})
 			require.NoError(t, err)
-			ours := st.commitAs(t, dir, sn.Checkpoint.Operators[position], sn.Checkpoint.Version >= 5, []*metadata.KeyGroupsHandle{h})
+			ours := st.Commit(t, w, sn.Checkpoint.Operators[position], sn.Checkpoint.Version >= 5, []metadata.KeyedHandle{h})
 			got, _ := rows(t, ours, nil)
 			require.Equal(t, want, got, "operator %s, registered %v, format %d", op.ID, registered, f)
 		}
@@ -154,7 +148,7 @@ func goldenOperator(t *testing.T, sn *snapshot.Snapshot, position int, states []
 }
 
 // registerDynamic registers a state with the types that the snapshot says.
-func registerDynamic(b *heap.Backend[value], s *snapshot.State, o *serializer.DecodeOptions) {
+func registerDynamic(b Backend[value], s *snapshot.State, o *serializer.DecodeOptions) {
 	ns := serializer.Serializer[value](asIs{s.Namespace, o})
 	v := s.Value
 	var opts []keyed.Option
@@ -194,7 +188,7 @@ func registerDynamic(b *heap.Backend[value], s *snapshot.State, o *serializer.De
 	}
 }
 
-func timersSeen(b *heap.Backend[value], service string) bool {
+func timersSeen(b Backend[value], service string) bool {
 	return b.Registered("_timer_state/event_" + service)
 }
 

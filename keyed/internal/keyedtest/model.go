@@ -1,4 +1,4 @@
-package heap_test
+package keyedtest
 
 import (
 	"context"
@@ -12,19 +12,18 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemark/tidemark/keyed"
-	"github.com/tidemark/tidemark/keyed/heap"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
 	"github.com/tidemark/tidemark/snapshot"
 )
 
-// TestModel does random things to all kinds of state of some subtasks, and the same
+// Model does random things to all kinds of state of some subtasks, and the same
 // to plain maps: operations, timers, time that passes, views and snapshots that are
 // read while updates go on, restores at another parallelism. A failure prints a
 // seed; -rapid.seed replays it, -rapid.checks=100000 does many.
-func TestModel(t *testing.T) {
+func (o Opener) Model(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMachine(t)
+		m := newMachine(t, o)
 		defer m.close()
 		t.Repeat(m.actions())
 	})
@@ -115,7 +114,7 @@ func (m *model) expire(ttl keyed.TTLConfig, now int64) {
 
 // subtask is a backend with its handles.
 type subtask struct {
-	*heap.Backend[string]
+	Backend[string]
 	*states
 	ttlValue *keyed.ValueState[string, string]
 	ttlList  *keyed.ListState[string, int64]
@@ -128,18 +127,20 @@ type frozen struct {
 	views []keyed.View
 	model *model
 
-	dir     string
+	id      int64
+	writer  *snapshot.Writer
 	now     int64
 	done    chan error
-	handles []*metadata.KeyGroupsHandle
+	handles []metadata.KeyedHandle
 }
 
 type machine struct {
 	t       *rapid.T
+	opener  Opener
 	max     int
 	ttl     keyed.TTLConfig
 	clock   keyed.ManualClock
-	storage *storage
+	storage *Storage
 	tasks   []*subtask
 	model   *model
 	views   []*frozen
@@ -147,8 +148,8 @@ type machine struct {
 	steps   int
 }
 
-func newMachine(t *rapid.T) *machine {
-	m := &machine{t: t, storage: newStorage(t), model: newModel()}
+func newMachine(t *rapid.T, o Opener) *machine {
+	m := &machine{t: t, opener: o, storage: NewStorage(t), model: newModel()}
 	m.max = rapid.SampledFrom([]int{1, 3, 8, 200}).Draw(t, "max parallelism")
 	m.ttl = keyed.TTLConfig{
 		Duration: 10 * time.Millisecond, OnRead: rapid.Bool().Draw(t, "on read"), ReturnExpired: rapid.Bool().Draw(t, "return expired"),
@@ -167,7 +168,7 @@ func (m *machine) open(parallelism int, from *snapshot.Snapshot) []*subtask {
 	var tasks []*subtask
 	for i := range parallelism {
 		first, last := serializer.KeyGroupRange(i, parallelism, m.max)
-		b, err := heap.Open(keyed.Config[string]{
+		b, err := m.opener.String(m.t, keyed.Config[string]{
 			Key: serializer.String, MaxParallelism: m.max, KeyGroups: metadata.KeyGroupRange{Start: int32(first), Count: int32(last - first + 1)}, Clock: &m.clock,
 		})
 		require.NoError(m.t, err)
@@ -615,17 +616,18 @@ func (m *machine) snapshot(t *rapid.T) {
 		o.Format = keyed.FormatCanonical
 	}
 	inline := rapid.SampledFrom([]int{0, -1}).Draw(t, "inline")
-	f := &frozen{tasks: m.tasks, model: m.model.clone(), now: m.now(), dir: m.storage.begin(), done: make(chan error, 1)}
+	f := &frozen{tasks: m.tasks, model: m.model.clone(), now: m.now(), done: make(chan error, 1)}
+	f.writer, f.id = m.storage.Begin(t, inline)
 	var snaps []keyed.Snapshot
 	for _, s := range m.tasks {
-		sn, err := s.Snapshot(context.Background(), m.storage.n)
+		sn, err := s.Snapshot(context.Background(), f.id)
 		require.NoError(t, err)
 		snaps = append(snaps, sn)
 	}
 	m.snaps = append(m.snaps, f)
 	go func() {
-		for i, sn := range snaps {
-			h, err := m.storage.upload(f.dir, i, sn, o, inline)
+		for _, sn := range snaps {
+			h, err := upload(f.writer, sn, o)
 			if err != nil {
 				f.done <- err
 				return
@@ -647,7 +649,20 @@ func (m *machine) finish(t *rapid.T) {
 	err := <-f.done
 	f.done <- err
 	require.NoError(t, err)
-	sn := m.storage.commit(t, f.dir, m.max, f.handles)
+	sn := m.storage.Commit(t, f.writer, operator(m.max), false, f.handles)
+	switch told := rapid.IntRange(0, 3).Draw(t, "told"); {
+	case told > 1:
+		for _, s := range f.tasks {
+			s.Confirmed(f.id)
+			if told == 3 {
+				s.Confirmed(f.id)
+			}
+		}
+	case told == 1: // as when the answer was lost
+		for _, s := range f.tasks {
+			s.Aborted(f.id)
+		}
+	}
 	tasks := m.open(rapid.IntRange(1, min(m.max, 4)).Draw(t, "parallelism"), sn)
 	if !m.ttl.KeepInSnapshots {
 		f.model.expire(m.ttl, f.now)
