@@ -13,6 +13,9 @@ type UploadOptions struct {
 	WriteOptions
 	// ID is the handle's identity; it is only in checkpoints, and "" will do.
 	ID string
+	// Full: the state refers to no file of an earlier checkpoint, as savepoints and the
+	// first checkpoint after a restore in NO_CLAIM mode have to be.
+	Full bool
 }
 
 // UploadFile writes a snapshot as one exclusive file of to, or into the handle if it is
