@@ -212,6 +212,9 @@ type Ack struct {
 	Task    Task
 	State   []OperatorSubtask
 	Metrics Metrics
+	// Finished says that the operators of the task have finished: what it
+	// acknowledges is the last there will be of it.
+	Finished bool
 }
 
 func (a Ack) String() string { return fmt.Sprintf("ack %d by %s", a.ID, a.Task) }
