@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"internal/damage":          {},
 	"internal/javaio":          {},
 	"internal/bench":           {"*"},
+	"internal/flinkverify":     {"*"},
 	"serializer":               {"internal/javaio"},
 	"metadata":                 {"internal/javaio"},
 	"blobstore":                {"internal/faultproxy"}, // storetest

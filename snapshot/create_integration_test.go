@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/internal/flinkverify"
 	"github.com/tidemark/tidemark/internal/testdata"
 	"github.com/tidemark/tidemark/snapshot"
 )
@@ -60,7 +61,7 @@ func TestCreatedIsRestoredByARealFlink(t *testing.T) {
 	first, last := seeds(t)
 	for seed := first; seed <= last; seed++ {
 		file := filepath.Join(random, fmt.Sprintf("random-%d.json", seed))
-		require.NoError(t, os.WriteFile(file, snapshot.RandomDescription(seed), 0o666))
+		require.NoError(t, os.WriteFile(file, flinkverify.RandomDescription(seed), 0o666))
 		files = append(files, file)
 	}
 	pool := blobstore.NewPool(nil, nil)

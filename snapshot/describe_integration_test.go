@@ -4,19 +4,17 @@ package snapshot_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"sort"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/internal/flinkverify"
 	"github.com/tidemark/tidemark/internal/testdata"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/snapshot"
@@ -94,7 +92,7 @@ func tail(b []byte) []byte { return b[max(0, len(b)-4000):] }
 func compareDescription(t *testing.T, example, dir string) {
 	b, err := os.ReadFile(example)
 	require.NoError(t, err)
-	want := description(t, b)
+	want := flinkverify.Compared(t, b)
 	uids := map[metadata.OperatorID]string{}
 	for uid := range want {
 		uids[metadata.OperatorIDFromUID(uid)] = uid
@@ -107,7 +105,7 @@ func compareDescription(t *testing.T, example, dir string) {
 	require.NoError(t, err)
 	var out bytes.Buffer
 	require.NoError(t, snapshot.Describe(t.Context(), latest.Snapshot, &snapshot.ScanOptions{UID: func(id metadata.OperatorID) string { return uids[id] }}, &out))
-	got := description(t, out.Bytes())
+	got := flinkverify.Compared(t, out.Bytes())
 	for uid, w := range want {
 		require.Equal(t, w, got[uid], "operator %s", uid)
 		delete(got, uid)
@@ -115,146 +113,4 @@ func compareDescription(t *testing.T, example, dir string) {
 	for uid := range got {
 		require.True(t, strings.HasPrefix(uid, "uid_hash"), "operator %s", uid) // the job's own sources
 	}
-}
-
-var (
-	className = regexp.MustCompile(`\b(pojo|enum):(?:[\w$]+\.)+(\w+)`)
-	fieldName = regexp.MustCompile(`[<,]\w+:`)
-)
-
-// description is a description in a form that can be compared: operator by uid,
-// states and entries sorted, class names short, rows without the names that no
-// snapshot has.
-func description(t *testing.T, b []byte) map[string]map[string]any {
-	var d struct {
-		Operators []struct {
-			UID, UIDHash string
-			Max          int `json:"max_parallelism"`
-			Parallelism  int
-			Keyed        struct {
-				KeyType string `json:"key_type"`
-				States  []struct {
-					Name, Kind, Type string
-					Entries          []struct{ Key, Value any }
-				}
-				Timers []struct {
-					Key    any
-					Time   int64
-					Domain string
-				}
-			}
-			OperatorStates []struct {
-				Name, Mode, Type string
-				Entries          []any
-			} `json:"operator_states"`
-		}
-	}
-	require.NoError(t, json.Unmarshal(b, &d), "%s", b)
-	ops := map[string]map[string]any{}
-	for i, o := range d.Operators {
-		uid := o.UID
-		if uid == "" {
-			uid = fmt.Sprint("uid_hash ", i)
-		}
-		m := map[string]any{"max": o.Max, "parallelism": o.Parallelism, "key": shortType(o.Keyed.KeyType)}
-		for _, s := range o.Keyed.States {
-			var entries []string
-			for _, e := range s.Entries {
-				entries = append(entries, plain(s.Type, o.Keyed.KeyType, []any{e.Key, e.Value}))
-			}
-			sort.Strings(entries)
-			m["state "+s.Name] = []any{s.Kind, shortType(s.Type), entries}
-		}
-		var timers []string
-		for _, x := range o.Keyed.Timers {
-			timers = append(timers, plain("", o.Keyed.KeyType, []any{x.Key, x.Time, x.Domain}))
-		}
-		sort.Strings(timers)
-		m["timers"] = timers
-		for _, s := range o.OperatorStates {
-			entries := []string{}
-			for _, e := range s.Entries {
-				entries = append(entries, plain(s.Type, "", e))
-			}
-			sort.Strings(entries)
-			m["operator state "+s.Name] = []any{s.Mode, shortType(s.Type), entries}
-		}
-		ops[uid] = m
-	}
-	return ops
-}
-
-func shortType(words string) string {
-	if strings.HasPrefix(words, "avro<") || strings.Contains(words, "<avro<") {
-		return "avro"
-	}
-	words = className.ReplaceAllString(words, "$1:$2")
-	return fieldName.ReplaceAllStringFunc(words, func(f string) string {
-		if name := f[1 : len(f)-1]; name == "pojo" || name == "enum" {
-			return f
-		}
-		return f[:1]
-	})
-}
-
-// plain is a value as text. Where rows are inside, objects are their values in order
-// of the text, since the names differ; fields that are missing are null or zero.
-func plain(typ, keyType string, v any) string {
-	if strings.Contains(typ, "row<") || strings.Contains(keyType, "row<") {
-		v = withoutNames(v)
-	}
-	b, err := json.Marshal(withDefaults(v))
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
-}
-
-func withoutNames(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		var values []string
-		for _, x := range v {
-			b, _ := json.Marshal(withoutNames(x))
-			values = append(values, string(b))
-		}
-		sort.Strings(values)
-		return values
-	case []any:
-		for i := range v {
-			v[i] = withoutNames(v[i])
-		}
-	}
-	return v
-}
-
-// withDefaults leaves out what a description may leave out: fields with null, zero,
-// false or an empty text.
-func withDefaults(v any) any {
-	switch v := v.(type) {
-	case float64:
-		return v + 0 // no negative zero
-	case string: // numbers that may stand as text, and zeros with a sign that Java drops
-		switch v {
-		case "-0.0":
-			return 0.0
-		case "-0.000":
-			return "0.000"
-		}
-	case map[string]any:
-		for k, x := range v {
-			if x = withDefaults(x); x == nil || x == false || x == "" || x == 0.0 {
-				delete(v, k)
-			} else if m, ok := x.(map[string]any); ok && len(m) == 0 {
-				delete(v, k)
-			} else {
-				v[k] = x
-			}
-		}
-	case []any:
-		for i := range v {
-			v[i] = withDefaults(v[i])
-		}
-	}
-	return v
 }
