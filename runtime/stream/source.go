@@ -1,0 +1,224 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/tidemark/tidemark/operatorstate"
+	"github.com/tidemark/tidemark/runtime/task"
+	"github.com/tidemark/tidemark/serializer"
+)
+
+// Source is where records come from, in Flink's (FLIP-27) shape: an enumerator, of
+// which there is one, finds splits S and assigns them to readers, one in each
+// subtask. Readers have the splits they read in their state, with how far they are; C
+// is the state of the enumerator, which has the splits that are not assigned.
+type Source[T, S, C any] interface {
+	Splits() VersionedSerializer[S]
+	Checkpoints() VersionedSerializer[C]
+	// NewEnumerator makes the enumerator; restored is its state in the snapshot that the
+	// job starts from, nil for a fresh start.
+	NewEnumerator(c EnumeratorContext[S], restored *C) (Enumerator[S, C], error)
+	NewReader(e *task.Env) (Reader[T, S], error)
+}
+
+// Enumerator finds and assigns splits. It is called from one goroutine, that of the
+// operator's coordinator.
+type Enumerator[S, C any] interface {
+	Start() error
+	// AddReader says that the reader of a subtask is there.
+	AddReader(subtask int) error
+	// RequestSplit is asked by a reader that has none.
+	RequestSplit(subtask int) error
+	// AddSplitsBack gives splits back that were assigned to a reader that failed before
+	// they were in a checkpoint.
+	AddSplitsBack(splits []S, subtask int) error
+	// Snapshot is the state for a checkpoint.
+	Snapshot(id int64) (C, error)
+	Close() error
+}
+
+// EnumeratorContext is what an enumerator has of the job. Its methods may be called
+// from any goroutine.
+type EnumeratorContext[S any] interface {
+	Parallelism() int
+	// Assign gives splits to the reader of a subtask.
+	Assign(subtask int, splits ...S) error
+	// NoMoreSplits says that a reader will get none.
+	NoMoreSplits(subtask int)
+	// Execute runs f in the enumerator's goroutine; an error fails the job.
+	Execute(f func() error)
+}
+
+// Reader reads splits in one subtask, in the task's goroutine.
+type Reader[T, S any] interface {
+	// Start is called after the splits of a restored job were added.
+	Start() error
+	// Add gives splits to read.
+	Add(splits []S) error
+	// NoMoreSplits says that none will come.
+	NoMoreSplits() error
+	// Poll sends some records, up to a batch, and watermarks if the source knows event
+	// time. If it has nothing it says PollNone and later calls task.Env.Wake.
+	Poll(out *task.Collector[T]) (task.PollResult, error)
+	// Snapshot gives the splits with how far they are.
+	Snapshot(id int64) ([]S, error)
+	Close() error
+}
+
+// RequestSplit asks the enumerator for a split; for readers.
+func RequestSplit(e *task.Env) error { return e.ToCoordinator([]byte{eventRequest}) }
+
+// Events between readers and enumerators. The first byte says which.
+const (
+	eventRegister byte = 'r' // reader: here I am
+	eventRequest  byte = 'q' // reader: a split, please
+	eventAdd      byte = 'a' // enumerator: int32 version, then for each split int32 length and bytes
+	eventNoMore   byte = 'n' // enumerator: no more splits
+)
+
+// From begins a stream with a source. Its watermarks, if it makes none, come at its
+// end; see Watermarks.
+func From[T, S, C any](j *Job, s Source[T, S, C], opts ...Option) *Stream[T] {
+	n := j.add("Source", j.opts.Parallelism, func() task.Wired { return &sourceOperator[T, S, C]{source: s} }, opts)
+	n.Coordinator = func() Coordinator { return &sourceCoordinator[T, S, C]{source: s} }
+	return newStream[T](j, n, "")
+}
+
+// readerState is the name of Flink's SourceOperator for the splits of a reader.
+const readerState = "SourceReaderState"
+
+// sourceOperator is Flink's SourceOperator.
+type sourceOperator[T, S, C any] struct {
+	single[T]
+	source Source[T, S, C]
+	reader Reader[T, S]
+	state  *operatorstate.ListState[[]byte]
+	ended  bool
+}
+
+func (o *sourceOperator[T, S, C]) Input(int) any { panic("a source has no input") }
+
+func (o *sourceOperator[T, S, C]) Open(e *task.Env) error {
+	b, err := e.OperatorState()
+	if err != nil {
+		return err
+	}
+	if o.state, err = operatorstate.List(b, readerState, serializer.Bytes); err != nil {
+		return err
+	}
+	var splits []S
+	for i, element := range o.state.All() {
+		v, n, err := serializer.ReadVersioned(element)
+		if err == nil && n != len(element) {
+			err = fmt.Errorf("%d bytes follow the split", len(element)-n)
+		}
+		if err != nil {
+			return fmt.Errorf("state %s, element %d: %w", readerState, i, err)
+		}
+		s, err := o.source.Splits().Deserialize(v.Version, v.Data)
+		if err != nil {
+			return fmt.Errorf("state %s, element %d: %w", readerState, i, err)
+		}
+		splits = append(splits, s)
+	}
+	if o.reader, err = o.source.NewReader(e); err != nil {
+		return err
+	}
+	if len(splits) > 0 {
+		if err := o.reader.Add(splits); err != nil {
+			return err
+		}
+	}
+	if err := e.ToCoordinator([]byte{eventRegister}); err != nil {
+		return err
+	}
+	return o.reader.Start()
+}
+
+func (o *sourceOperator[T, S, C]) Poll() (task.PollResult, error) {
+	if o.ended {
+		return task.PollEnd, nil
+	}
+	r, err := o.reader.Poll(&o.out)
+	if err != nil {
+		return r, err
+	}
+	return r, o.out.Flush()
+}
+
+func (o *sourceOperator[T, S, C]) Stop() { o.ended = true }
+
+// End sends what ends event time.
+func (o *sourceOperator[T, S, C]) End() error { return o.outputs.Watermark(task.MaxWatermark) }
+
+func (o *sourceOperator[T, S, C]) Event(b []byte) error {
+	if len(b) == 0 {
+		return errors.New("an empty event")
+	}
+	switch b[0] {
+	case eventNoMore:
+		return o.reader.NoMoreSplits()
+	case eventAdd:
+		splits, err := decodeSplits(o.source.Splits(), b[1:])
+		if err != nil {
+			return err
+		}
+		return o.reader.Add(splits)
+	}
+	return fmt.Errorf("an event of kind %q", b[0])
+}
+
+func decodeSplits[S any](ser VersionedSerializer[S], b []byte) (splits []S, err error) {
+	if len(b) < 4 {
+		return nil, errors.New("an event of splits ends early")
+	}
+	version := int32(binary.BigEndian.Uint32(b))
+	for b = b[4:]; len(b) > 0; {
+		if len(b) < 4 || uint64(binary.BigEndian.Uint32(b)) > uint64(len(b)-4) {
+			return nil, errors.New("an event of splits ends early")
+		}
+		n := int(binary.BigEndian.Uint32(b))
+		s, err := ser.Deserialize(version, b[4:4+n])
+		if err != nil {
+			return nil, err
+		}
+		splits, b = append(splits, s), b[4+n:]
+	}
+	return splits, nil
+}
+
+func (o *sourceOperator[T, S, C]) Snapshot(x *task.Snapshotting) error {
+	splits, err := o.reader.Snapshot(x.ID)
+	if err != nil {
+		return err
+	}
+	o.state.Clear()
+	for _, s := range splits {
+		b, err := appendVersioned(nil, o.source.Splits(), s)
+		if err != nil {
+			return err
+		}
+		o.state.Append(b)
+	}
+	return nil
+}
+
+// appendVersioned appends int32 version, int32 length and the bytes.
+func appendVersioned[T any](dst []byte, ser VersionedSerializer[T], v T) ([]byte, error) {
+	b, err := ser.Serialize(v)
+	if err != nil {
+		return nil, err
+	}
+	dst = binary.BigEndian.AppendUint32(dst, uint32(ser.Version()))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(b)))
+	return append(dst, b...), nil
+}
+
+func (o *sourceOperator[T, S, C]) Close() error {
+	if o.reader == nil {
+		return nil
+	}
+	return o.reader.Close()
+}
