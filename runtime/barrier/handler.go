@@ -144,9 +144,15 @@ func (h *Handler) obsolete(id int64) bool {
 	return id < h.current || id == h.current && !h.pending
 }
 
-// begin makes b the current checkpoint if it is a newer one.
+// begin makes b the current checkpoint if it is a newer one. Of the same checkpoint
+// the barrier of an exchange that can time out tells more than one of an exchange
+// that forces alignment.
 func (h *Handler) begin(b event.Barrier, now int64) {
 	if b.ID <= h.current {
+		if b.Options.Timeoutable() && !h.barrier.Options.Timeoutable() && !h.unaligned {
+			h.barrier = b
+			h.startTimer(now)
+		}
 		return
 	}
 	if h.pending {
@@ -154,9 +160,13 @@ func (h *Handler) begin(b event.Barrier, now int64) {
 	}
 	h.current, h.pending, h.barrier = b.ID, true, b
 	h.unaligned, h.timedOut, h.arrived, h.target, h.bytes = false, false, 0, h.open, 0
-	if b.Options.Timeoutable() && !h.isTimedOut(now) {
+	h.startTimer(now)
+}
+
+func (h *Handler) startTimer(now int64) {
+	if h.barrier.Options.Timeoutable() && !h.isTimedOut(now) {
 		h.timer = true
-		h.do(Action{Kind: StartTimer, ID: b.ID, At: h.deadline()})
+		h.do(Action{Kind: StartTimer, ID: h.current, At: h.deadline()})
 	}
 }
 

@@ -349,13 +349,17 @@ func (p *Partition) EmitBarrier(b event.Barrier, capture *Capture) {
 	}
 }
 
-// options is what a barrier's options are on this exchange.
+// options is what a barrier's options are on this exchange. One that was forced to
+// be aligned keeps its timeout, and by it what it is behind that exchange (Flink's
+// CheckpointOptions.withUnalignedUnsupported and withUnalignedSupported).
 func (p *Partition) options(o event.Options) event.Options {
 	switch {
 	case p.alignedOnly && (o.Alignment == event.Unaligned || o.Timeoutable()):
-		o.Alignment, o.AlignedTimeout = event.ForcedAligned, 0
+		o.Alignment = event.ForcedAligned
 	case !p.alignedOnly && o.Alignment == event.ForcedAligned:
-		o.Alignment = event.Unaligned
+		if o.Alignment = event.Aligned; !o.Timeoutable() {
+			o = o.ToUnaligned()
+		}
 	}
 	return o
 }
