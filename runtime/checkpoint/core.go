@@ -373,7 +373,7 @@ func (c *Core) timer(ev *Event) {
 		}
 		c.request(&Request{Type: event.Checkpoint})
 	case TimerExpire:
-		if p := c.find(ev.ID); p != nil && p.phase != phaseCommitting {
+		if p := c.find(ev.ID); p != nil && p.phase < phaseReady {
 			c.abort(p, event.CheckpointExpired, fmt.Errorf("not complete after %d ms: %s", c.opts.TimeoutMillis, c.waitsFor(p)), nil)
 		}
 	case TimerHooks:

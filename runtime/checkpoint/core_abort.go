@@ -31,7 +31,7 @@ func (c *Core) declined(d *event.Decline) {
 // abort ends a pending checkpoint: everything written for it is deleted, what is
 // written later for it too, and all who take part are told.
 func (c *Core) abort(p *pending, reason event.Reason, err error, by *event.Task) {
-	if p.phase != phaseCommitting {
+	if p.phase < phaseReady {
 		c.do(Action{Kind: ActStopTimer, Timer: TimerExpire, ID: p.id})
 	}
 	if p.phase == phaseHooks && p.hooksLeft > 0 {
@@ -51,9 +51,7 @@ func (c *Core) abort(p *pending, reason event.Reason, err error, by *event.Task)
 	}
 	c.openGateways(-1, p.id)
 	if p.phase >= phaseTasks {
-		for _, i := range p.plan.wait {
-			c.do(Action{Kind: ActNotifyAborted, ID: p.id, Task: c.attempt(i)})
-		}
+		c.notify(p, ActNotifyAborted)
 	}
 	if p.phase >= phaseCoordinators {
 		for _, op := range c.g.coordinators {

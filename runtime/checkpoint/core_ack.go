@@ -65,6 +65,7 @@ func (c *Core) acknowledge(a *event.Ack) {
 	c.openGateways(i, p.id)
 	if p.acksLeft == 0 {
 		p.phase = phaseReady
+		c.do(Action{Kind: ActStopTimer, Timer: TimerExpire, ID: p.id})
 		c.ready = append(c.ready, p)
 	}
 }
@@ -218,7 +219,6 @@ func (c *Core) startCommit() {
 		}
 		p.phase, p.meta = phaseCommitting, meta
 		c.committing = p
-		c.do(Action{Kind: ActStopTimer, Timer: TimerExpire, ID: p.id})
 		a := Action{Kind: ActCommit, ID: p.id, Checkpoint: meta}
 		if !p.savepoint() {
 			p.after, p.gone = retain(c.retained, Completed{ID: p.id, Path: p.dir + "/_metadata"}, c.opts.Retained)
@@ -439,9 +439,7 @@ func (c *Core) completed(p *pending, path string) {
 		return // a savepoint commits nothing outside: tasks are not told
 	}
 	c.abortOlder(p.id)
-	for _, i := range p.plan.wait {
-		c.do(Action{Kind: ActNotifyComplete, ID: p.id, Task: c.attempt(i)})
-	}
+	c.notify(p, ActNotifyComplete)
 	for _, op := range c.g.coordinators {
 		c.do(Action{Kind: ActCoordinatorComplete, ID: p.id, Operator: op})
 	}
@@ -455,6 +453,15 @@ func (c *Core) abortOlder(id int64) {
 	for _, o := range slices.Clone(c.pending) {
 		if o.id < id && !o.savepoint() && o.phase != phaseCommitting {
 			c.abort(o, event.CheckpointSubsumed, fmt.Errorf("checkpoint %d completed first", id), nil)
+		}
+	}
+}
+
+// notify tells the tasks that took part and are still there.
+func (c *Core) notify(p *pending, kind ActionKind) {
+	for _, i := range p.plan.wait {
+		if c.tasks[i].state == TaskRunning {
+			c.do(Action{Kind: kind, ID: p.id, Task: c.attempt(i)})
 		}
 	}
 }

@@ -93,5 +93,5 @@ func (c *Core) waitsFor(p *pending) string {
 		}
 		return "no acknowledgement of " + strings.Join(names, ", ")
 	}
-	return "it waits for an older checkpoint to be completed"
+	return "it is being completed"
 }
