@@ -59,11 +59,11 @@ func (s *ReducingStateIn[K, N, V]) Add(k Key[K], ns N, v V) error {
 		if !n.mine(&k) {
 			return n.foreign(&k)
 		}
-		h := n.mix(k.hash, ns)
-		if e, r := n.tab.Find(int(k.group), h, k.key, ns); e != nil {
-			n.tab.Set(e, r, s.reduce(e.Val, v))
+		if e, _ := n.find(&k, ns); e != nil {
+			moves := n.tab.Moves(int(k.group))
+			n.fold(&k, ns, e, s.reduce(e.Val, v), moves)
 		} else {
-			n.tab.Insert(int(k.group), h, k.key, ns, v)
+			n.put(&k, ns, v)
 		}
 		return nil
 	}
@@ -206,11 +206,11 @@ func (s *AggregatingStateIn[K, N, IN, ACC, OUT]) Add(k Key[K], ns N, v IN) error
 		if !n.mine(&k) {
 			return n.foreign(&k)
 		}
-		h := n.mix(k.hash, ns)
-		if e, r := n.tab.Find(int(k.group), h, k.key, ns); e != nil {
-			n.tab.Set(e, r, s.agg.Add(e.Val, v))
+		if e, _ := n.find(&k, ns); e != nil {
+			moves := n.tab.Moves(int(k.group))
+			n.fold(&k, ns, e, s.agg.Add(e.Val, v), moves)
 		} else {
-			n.tab.Insert(int(k.group), h, k.key, ns, s.agg.Add(s.agg.New(), v))
+			n.put(&k, ns, s.agg.Add(s.agg.New(), v))
 		}
 		return nil
 	}

@@ -3,10 +3,12 @@ package keyed
 import (
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 	"reflect"
 	"sync"
 	"unsafe"
 
+	"github.com/tidemark/tidemark/keyed/internal/table"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
 )
@@ -42,7 +44,7 @@ type Keys[K comparable] struct {
 
 	max    int
 	groups metadata.KeyGroupRange
-	java   func(K) int32
+	java   func(K) int32 // nil for longs, whose hash is known here
 	codec  codec[K]
 }
 
@@ -57,6 +59,9 @@ func NewKeys[K comparable](c Config[K]) (*Keys[K], error) {
 		return nil, fmt.Errorf("keyed: %w", err)
 	}
 	k := &Keys[K]{Serializer: c.Key, max: c.MaxParallelism, groups: c.KeyGroups, java: java, codec: codecOf(c.Key)}
+	if _, ok := any(c.Key).(serializer.Serializer[int64]); ok && c.Key.Type().Kind == serializer.KindLong {
+		k.java = nil
+	}
 	if k.max == 0 {
 		k.max = 128
 	}
@@ -74,7 +79,14 @@ func NewKeys[K comparable](c Config[K]) (*Keys[K], error) {
 
 // Make makes a Key.
 func (k *Keys[K]) Make(key K) Key[K] {
-	return Key[K]{key, k.codec.hash32(key), uint16(serializer.AssignKeyGroup(k.java(key), k.max))}
+	var code int32
+	if k.java == nil {
+		x := *(*int64)(unsafe.Pointer(&key))
+		code = int32(x ^ int64(uint64(x)>>32))
+	} else {
+		code = k.java(key)
+	}
+	return Key[K]{key, k.codec.hash32(key), uint16(serializer.AssignKeyGroup(code, k.max))}
 }
 
 // MaxParallelism is the number of key groups over all subtasks.
@@ -100,11 +112,20 @@ type codec[T comparable] struct {
 	ser   serializer.Serializer[T]
 	plain bool
 	empty bool // all values are the same
+	word  bool // plain, of 8 bytes without pointers
 }
 
 func codecOf[T comparable](s serializer.Serializer[T]) codec[T] {
 	var zero T
-	return codec[T]{s, plain(reflect.TypeFor[T]()), unsafe.Sizeof(zero) == 0}
+	t := reflect.TypeFor[T]()
+	c := codec[T]{ser: s, plain: plain(t), empty: unsafe.Sizeof(zero) == 0}
+	c.word = c.plain && unsafe.Sizeof(zero) == 8 && !table.HasPointers(t)
+	return c
+}
+
+// cheap tells whether the hash of a value is computed without following pointers.
+func (c *codec[T]) cheap() bool {
+	return c.empty || c.word || c.plain && !table.HasPointers(reflect.TypeFor[T]())
 }
 
 // plain tells whether == of a type is equality of what is serialized.
@@ -128,7 +149,27 @@ func plain(t reflect.Type) bool {
 
 var scratch = sync.Pool{New: func() any { return new([2][]byte) }}
 
+// secret makes the hashes of words those of this process, like seed.
+var secret = [3]uint64{
+	maphash.String(seed, "a") | 1, maphash.String(seed, "b"), maphash.String(seed, "c"),
+}
+
+// hashWord is that of wyhash for 8 bytes.
+func hashWord(x uint64) uint32 {
+	hi, lo := bits.Mul64(x^secret[1], secret[0])
+	hi, lo = bits.Mul64(hi^lo, x^secret[2])
+	h := hi ^ lo
+	return uint32(h>>32) ^ uint32(h)
+}
+
 func (c *codec[T]) hash32(v T) uint32 {
+	if c.word {
+		return hashWord(*(*uint64)(unsafe.Pointer(&v)))
+	}
+	return c.hashSlow(v)
+}
+
+func (c *codec[T]) hashSlow(v T) uint32 {
 	if c.empty {
 		return 0
 	}

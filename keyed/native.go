@@ -24,8 +24,8 @@ type native[K, N comparable, S any] struct {
 	count uint
 	ttl   TTLConfig
 
-	sweepGroup int    // where Sweep goes on
-	sweepNext  uint32 // likewise
+	sweepGroup int          // where Sweep goes on
+	sweepAt    table.Cursor // likewise
 	perAccess  int
 
 	// warm touches what the values of entries point to: one after the other the
@@ -33,9 +33,10 @@ type native[K, N comparable, S any] struct {
 	warm func(entries []table.Entry[K, N, S])
 
 	// live tells whether a value has anything that is not expired at now; nil where
-	// snapshots leave out nothing. sweep removes what has expired; nil without TTL.
+	// snapshots leave out nothing. sweep removes what has expired; nil without TTL. Of
+	// a large value it looks at a part: more tells that it wants to go on.
 	live  func(s S, now int64) bool
-	sweep func(e *table.Entry[K, N, S], r table.Ref, hash uint32, now int64) int
+	sweep func(e *table.Entry[K, N, S], group int, hash uint32, now int64) (expired int, more bool)
 }
 
 func (n *native[K, N, S]) init(d *Descriptor[K], ns serializer.Serializer[N], env *engine.Env, o options) {
@@ -45,12 +46,19 @@ func (n *native[K, N, S]) init(d *Descriptor[K], ns serializer.Serializer[N], en
 	if key := n.keys.codec; !key.plain || !n.ns.plain && !n.ns.empty {
 		equal = func(k1 K, n1 N, k2 K, n2 N) bool { return key.equal(k1, k2) && n.ns.equal(n1, n2) }
 	}
-	n.tab = table.New[K, N, S](env.Views, env.First, env.Count, equal, n.hashOf)
+	n.tab = table.New[K, N, S](env.Views, n.tableOptions(equal))
 	n.sweepGroup = n.first
 	if o.ttl.on() {
 		if n.perAccess = o.ttl.Background; n.perAccess == 0 {
 			n.perAccess = 5
 		}
+	}
+}
+
+func (n *native[K, N, S]) tableOptions(equal table.Equal[K, N]) table.Options[K, N] {
+	return table.Options[K, N]{
+		First: n.env.First, Count: n.env.Count, Equal: equal, Hash: n.hashOf,
+		KeepHash: !n.keys.codec.cheap() || !n.ns.cheap(),
 	}
 }
 
@@ -72,23 +80,19 @@ func (n *native[K, N, S]) foreign(k *Key[K]) error {
 	return &KeyGroupError{k.key, int(k.group), n.keys.groups}
 }
 
-// find gives the entry of a key of this subtask.
-func (n *native[K, N, S]) find(k *Key[K], ns N) (*table.Entry[K, N, S], table.Ref) {
-	return n.tab.Find(int(k.group), n.mix(k.hash, ns), k.key, ns)
+// find gives the entry of a key of this subtask, and its hash.
+func (n *native[K, N, S]) find(k *Key[K], ns N) (*table.Entry[K, N, S], uint32) {
+	h := n.mix(k.hash, ns)
+	return n.tab.Find(int(k.group), h, k.key, ns), h
 }
 
 // put sets the value of a key.
 func (n *native[K, N, S]) put(k *Key[K], ns N, s S) {
-	h := n.mix(k.hash, ns)
-	if e, r := n.tab.Find(int(k.group), h, k.key, ns); e != nil {
-		n.tab.Set(e, r, s)
-		return
+	if e, h := n.find(k, ns); e != nil {
+		n.tab.Set(int(k.group), h, e, s)
+	} else {
+		n.tab.Insert(int(k.group), h, k.key, ns, s)
 	}
-	n.tab.Insert(int(k.group), h, k.key, ns, s)
-}
-
-func (n *native[K, N, S]) remove(k *Key[K], ns N, e *table.Entry[K, N, S], r table.Ref) {
-	n.tab.Remove(n.mix(k.hash, ns), e, r)
 }
 
 // access is called first by every operation of a state with TTL.
@@ -106,10 +110,10 @@ func (n *native[K, N, S]) Sweep(count int) {
 	}
 	now, expired := n.env.Millis(), 0
 	for groups := 0; count > 0 && groups < 8; count-- {
-		e, next := n.tab.Next(n.sweepGroup, n.sweepNext)
-		n.sweepNext = next
+		at := n.sweepAt
+		e, hash := n.tab.Step(n.sweepGroup, &n.sweepAt)
 		if e == nil {
-			n.sweepNext = 0
+			n.sweepAt = table.Cursor{}
 			if n.sweepGroup++; n.sweepGroup == n.first+int(n.count) {
 				n.sweepGroup = n.first
 			}
@@ -117,7 +121,10 @@ func (n *native[K, N, S]) Sweep(count int) {
 			count++
 			continue
 		}
-		expired += n.sweep(e, n.tab.RefOf(n.sweepGroup, next), n.hashOf(e.Key, e.NS), now)
+		found, more := n.sweep(e, n.sweepGroup, hash, now)
+		if expired += found; more {
+			n.sweepAt = at
+		}
 	}
 	if expired > 0 {
 		n.env.Expired(int64(expired))
@@ -141,7 +148,7 @@ func (n *native[K, N, S]) Stats() engine.Stats {
 // each calls f for each entry of a view's key group, from any goroutine.
 func (n *native[K, N, S]) each(w *table.View, group int, f func(e *table.Entry[K, N, S]) error) error {
 	buf := make([]table.Entry[K, N, S], 0, 64)
-	for from, done := uint32(0), false; !done; {
+	for from, done := uint64(0), false; !done; {
 		buf, from, done = n.tab.Batch(w, group, from, buf[:0])
 		if n.warm != nil {
 			n.warm(buf)
@@ -224,14 +231,8 @@ func viewOf(v View) (*table.View, error) {
 // all iterates over all entries, for the owner.
 func (n *native[K, N, S]) all(f func(e *table.Entry[K, N, S]) bool) {
 	for g := n.first; g < n.first+int(n.count); g++ {
-		for next := uint32(0); ; {
-			var e *table.Entry[K, N, S]
-			if e, next = n.tab.Next(g, next); e == nil {
-				break
-			}
-			if !f(e) {
-				return
-			}
+		if !n.tab.Each(g, f) {
+			return
 		}
 	}
 }
@@ -327,4 +328,14 @@ func checkGroup(r *snapshot.StateRow, group int) error {
 		return rowDamage(r, "key", fmt.Errorf("of key group %d stands in %d", group, r.KeyGroup))
 	}
 	return nil
+}
+
+// fold sets the value of an entry, which a function of the user's has made since it
+// was found and moves counted: it may have changed the state.
+func (n *native[K, N, S]) fold(k *Key[K], ns N, e *table.Entry[K, N, S], s S, moves uint32) {
+	if n.tab.Moves(int(k.group)) != moves {
+		n.put(k, ns, s)
+		return
+	}
+	n.tab.Set(int(k.group), n.mix(k.hash, ns), e, s)
 }

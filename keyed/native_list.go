@@ -75,13 +75,12 @@ func (n *nativeList[K, N, T]) add(k Key[K], ns N, v T) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	h := n.mix(k.hash, ns)
-	e, r := n.tab.Find(int(k.group), h, k.key, ns)
+	e, h := n.find(&k, ns)
 	if e == nil {
 		n.tab.Insert(int(k.group), h, k.key, ns, n.arena.Append1(table.Run{}, v))
 		return nil
 	}
-	n.tab.Set(e, r, n.arena.Append1(e.Val, v))
+	n.tab.Set(int(k.group), h, e, n.arena.Append1(e.Val, v))
 	return nil
 }
 
@@ -92,13 +91,12 @@ func (n *nativeList[K, N, T]) addAll(k Key[K], ns N, v []T) error {
 	if len(v) == 0 {
 		return nil
 	}
-	h := n.mix(k.hash, ns)
-	e, r := n.tab.Find(int(k.group), h, k.key, ns)
+	e, h := n.find(&k, ns)
 	if e == nil {
 		n.tab.Insert(int(k.group), h, k.key, ns, n.arena.Append(table.Run{}, v...))
 		return nil
 	}
-	n.tab.Set(e, r, n.arena.Append(e.Val, v...))
+	n.tab.Set(int(k.group), h, e, n.arena.Append(e.Val, v...))
 	return nil
 }
 
@@ -109,8 +107,7 @@ func (n *nativeList[K, N, T]) update(k Key[K], ns N, v []T) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	h := n.mix(k.hash, ns)
-	e, r := n.tab.Find(int(k.group), h, k.key, ns)
+	e, h := n.find(&k, ns)
 	if e == nil {
 		n.tab.Insert(int(k.group), h, k.key, ns, n.arena.Append(table.Run{}, v...))
 		return nil
@@ -119,7 +116,7 @@ func (n *nativeList[K, N, T]) update(k Key[K], ns N, v []T) error {
 	old := e.Val
 	run, same := n.arena.Resize(old, len(v))
 	copy(n.arena.Get(run), v)
-	n.tab.Set(e, r, run)
+	n.tab.Set(int(k.group), h, e, run)
 	if same {
 		n.arena.Trim(run, old.Len())
 	} else {
@@ -132,9 +129,9 @@ func (n *nativeList[K, N, T]) clear(k Key[K], ns N) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	if e, r := n.find(&k, ns); e != nil {
+	if e, h := n.find(&k, ns); e != nil {
 		run := e.Val
-		n.remove(&k, ns, e, r)
+		n.tab.Remove(int(k.group), h, e)
 		n.arena.Free(run)
 	}
 	return nil
@@ -286,7 +283,19 @@ type ttlList[K, N comparable, T any] struct {
 	store nativeList[K, N, wrapped[T]]
 	out   []T
 	in    []wrapped[T]
+	sweep listSweep
 }
+
+// listSweep is where sweepOne goes on in a list.
+type listSweep struct {
+	group   int
+	hash    uint32
+	at      int // elements looked at
+	expired int // of them
+}
+
+// sweepPart is how many elements of a list, or entries of a map, are looked at in one go.
+const sweepPart = 64
 
 func (n *ttlList[K, N, T]) anyLive(run table.Run, now int64) bool {
 	for _, v := range n.store.arena.At(run) {
@@ -303,7 +312,7 @@ func (n *ttlList[K, N, T]) get(k Key[K], ns N) ([]T, error) {
 	if !s.mine(&k) {
 		return nil, s.foreign(&k)
 	}
-	e, r := s.find(&k, ns)
+	e, h := s.find(&k, ns)
 	if e == nil {
 		return nil, nil
 	}
@@ -322,7 +331,7 @@ func (n *ttlList[K, N, T]) get(k Key[K], ns N) ([]T, error) {
 	switch {
 	case live == 0:
 		run := e.Val
-		s.remove(&k, ns, e, r)
+		s.tab.Remove(int(k.group), h, e)
 		s.arena.Free(run)
 	case s.ttl.OnRead:
 		n.in = n.in[:0]
@@ -394,32 +403,48 @@ func (n *ttlList[K, N, T]) allAt(v View, f func(At[K, N], []T) bool) error {
 	})
 }
 
-func (n *ttlList[K, N, T]) sweepOne(e *table.Entry[K, N, table.Run], r table.Ref, hash uint32, now int64) int {
+// sweepOne looks at a part of a list, and removes what has expired after the last
+// part.
+func (n *ttlList[K, N, T]) sweepOne(e *table.Entry[K, N, table.Run], group int, hash uint32, now int64) (expired int, more bool) {
 	s := &n.store
 	list := s.arena.Get(e.Val)
+	c := &n.sweep
+	if c.group != group || c.hash != hash || c.at > len(list) {
+		*c = listSweep{group: group, hash: hash}
+	}
+	to := min(c.at+sweepPart, len(list))
+	for ; c.at < to; c.at++ {
+		if s.ttl.expired(list[c.at].Timestamp, now) {
+			c.expired++
+		}
+	}
+	if c.at < len(list) {
+		return 0, true
+	}
+	found := c.expired
+	*c = listSweep{group: -1}
+	if found == 0 {
+		return 0, false
+	}
 	live := 0
 	for i := range list {
 		if !s.ttl.expired(list[i].Timestamp, now) {
 			live++
 		}
 	}
-	expired := len(list) - live
-	switch {
-	case live == 0:
-		run := e.Val
-		s.tab.Remove(hash, e, r)
-		s.arena.Free(run)
-	case expired > 0:
+	old := e.Val
+	if live == 0 {
+		s.tab.Remove(group, hash, e)
+	} else {
 		to := s.arena.Alloc(live)
 		kept := s.arena.Get(to)[:0]
-		for _, v := range s.arena.Get(e.Val) {
-			if !s.ttl.expired(v.Timestamp, now) {
-				kept = append(kept, v)
+		for i := range list {
+			if !s.ttl.expired(list[i].Timestamp, now) {
+				kept = append(kept, list[i])
 			}
 		}
-		old := e.Val
-		s.tab.Set(e, r, to)
-		s.arena.Free(old)
+		s.tab.Set(group, hash, e, to)
 	}
-	return expired
+	s.arena.Free(old)
+	return len(list) - live, false
 }

@@ -94,14 +94,13 @@ func (n *nativeMap[K, N, UK, UV]) put(k Key[K], ns N, uk UK, v UV) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	h := n.mix(k.hash, ns)
-	e, r := n.tab.Find(int(k.group), h, k.key, ns)
+	e, h := n.find(&k, ns)
 	if e == nil {
 		n.tab.Insert(int(k.group), h, k.key, ns, n.maps.Put(table.Sorted{}, uk, v))
 		return nil
 	}
 	if s := n.maps.Put(e.Val, uk, v); s != e.Val {
-		n.tab.Set(e, r, s)
+		n.tab.Set(int(k.group), h, e, s)
 	}
 	return nil
 }
@@ -110,7 +109,7 @@ func (n *nativeMap[K, N, UK, UV]) remove(k Key[K], ns N, uk UK) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	e, r := n.find(&k, ns)
+	e, h := n.find(&k, ns)
 	if e == nil {
 		return nil
 	}
@@ -118,9 +117,9 @@ func (n *nativeMap[K, N, UK, UV]) remove(k Key[K], ns N, uk UK) error {
 	switch {
 	case !ok:
 	case s.Len() == 0:
-		n.native.remove(&k, ns, e, r)
+		n.tab.Remove(int(k.group), h, e)
 	case s != e.Val:
-		n.tab.Set(e, r, s)
+		n.tab.Set(int(k.group), h, e, s)
 	}
 	return nil
 }
@@ -137,9 +136,9 @@ func (n *nativeMap[K, N, UK, UV]) clear(k Key[K], ns N) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	if e, r := n.find(&k, ns); e != nil {
+	if e, h := n.find(&k, ns); e != nil {
 		s := e.Val
-		n.native.remove(&k, ns, e, r)
+		n.tab.Remove(int(k.group), h, e)
 		n.maps.Free(s)
 	}
 	return nil
@@ -297,7 +296,7 @@ func (l *mapLoader[K, N, UK, UV]) Load(r *snapshot.StateRow) error {
 	m := l.maps
 	m.loading.Lock()
 	defer m.loading.Unlock()
-	if e, _ := m.tab.Find(group, hash, k, ns); e != nil {
+	if e := m.tab.Find(group, hash, k, ns); e != nil {
 		e.Val = m.maps.Put(e.Val, uk, v)
 		return nil
 	}
@@ -309,8 +308,8 @@ func (l *mapLoader[K, N, UK, UV]) Load(r *snapshot.StateRow) error {
 type ttlMap[K, N, UK comparable, UV any] struct {
 	store nativeMap[K, N, UK, wrapped[UV]]
 
-	cursors map[table.Ref]UK // where sweepOne goes on in large maps
-	old     []UK
+	sweep mapSweep[UK]
+	old   []UK
 }
 
 func (n *ttlMap[K, N, UK, UV]) anyLive(s table.Sorted, now int64) (any bool) {
@@ -413,25 +412,28 @@ func (n *ttlMap[K, N, UK, UV]) allAt(w View, f func(At[K, N], UK, UV) bool) erro
 	})
 }
 
-// sweepOne looks at a small map, or at the next few entries of a large one.
-func (n *ttlMap[K, N, UK, UV]) sweepOne(e *table.Entry[K, N, table.Sorted], r table.Ref, hash uint32, now int64) int {
+// mapSweep is where sweepOne goes on in a map, from a key on if on is set.
+type mapSweep[UK any] struct {
+	group int
+	hash  uint32
+	on    bool
+	from  UK
+}
+
+// sweepOne looks at the next few entries of a map.
+func (n *ttlMap[K, N, UK, UV]) sweepOne(e *table.Entry[K, N, table.Sorted], group int, hash uint32, now int64) (expired int, more bool) {
 	s := &n.store
+	c := &n.sweep
 	var from *UK
-	if e.Val.Large() {
-		if uk, ok := n.cursors[r]; ok {
-			from = &uk
-		}
-	} else {
-		delete(n.cursors, r)
+	if c.on && c.group == group && c.hash == hash {
+		from = &c.from
 	}
 	n.old = n.old[:0]
-	seen, more := 0, false
+	seen := 0
+	next := mapSweep[UK]{group: group, hash: hash}
 	s.maps.Each(e.Val, from, func(uk UK, v wrapped[UV]) bool {
-		if seen++; seen > table.SmallMap {
-			if n.cursors == nil {
-				n.cursors = map[table.Ref]UK{}
-			}
-			n.cursors[r], more = uk, true
+		if seen++; seen > sweepPart {
+			next.on, next.from = true, uk
 			return false
 		}
 		if s.ttl.expired(v.Timestamp, now) {
@@ -439,21 +441,18 @@ func (n *ttlMap[K, N, UK, UV]) sweepOne(e *table.Entry[K, N, table.Sorted], r ta
 		}
 		return true
 	})
-	if !more {
-		delete(n.cursors, r)
-	}
+	*c = next
 	if len(n.old) == 0 {
-		return 0
+		return 0, next.on
 	}
 	m := e.Val
 	for _, uk := range n.old {
 		m, _ = s.maps.Remove(m, uk)
 	}
 	if m.Len() == 0 {
-		s.tab.Remove(hash, e, r)
-		delete(n.cursors, r)
+		s.tab.Remove(group, hash, e)
 	} else {
-		s.tab.Set(e, r, m)
+		s.tab.Set(group, hash, e, m)
 	}
-	return len(n.old)
+	return len(n.old), next.on
 }

@@ -10,8 +10,8 @@ import (
 
 // timerPlace is what a timer is besides its key.
 type timerPlace[N comparable] struct {
-	at int64
 	ns N
+	at int64
 }
 
 func attachTimers[K, N comparable](b Backend[K], name string, ns serializer.Serializer[N]) (e timerEngine[K, N]) {
@@ -20,13 +20,18 @@ func attachTimers[K, N comparable](b Backend[K], name string, ns serializer.Seri
 		d.Meta = serializer.NewTimerState(name, serializer.NewTimer(d.Keys.Serializer.Type(), ns.Type()))
 		n := &nativeTimers[K, N]{}
 		n.init(d, timerPlaces[N]{ns}, env, options{})
-		n.ns.plain = plainTimer[N](ns)
-		if key := n.keys.codec; key.plain && n.ns.plain {
-			n.tab = table.New[K, timerPlace[N], struct{}](env.Views, env.First, env.Count, nil, n.hashOf)
-		}
 		n.nsSer, n.nsCodec = ns, codecOf(ns)
-		n.queues = make([]timerHeap, env.Count)
-		n.tree = newTournament(env.Count)
+		key, space := &n.keys.codec, &n.nsCodec
+		o := table.Options[K, timerPlace[N]]{
+			First: env.First, Count: env.Count, KeepHash: !key.cheap() || !space.cheap(),
+			Hash: func(k K, p timerPlace[N]) uint32 { return n.timerHash(key.hash32(k), p) },
+		}
+		if !key.plain || !space.plain && !space.empty {
+			o.Equal = func(k1 K, p1 timerPlace[N], k2 K, p2 timerPlace[N]) bool {
+				return p1.at == p2.at && key.equal(k1, k2) && space.equal(p1.ns, p2.ns)
+			}
+		}
+		n.tab = table.New[K, timerPlace[N], uint16](env.Views, o)
 		e = n
 		return n
 	}
@@ -37,12 +42,7 @@ func attachTimers[K, N comparable](b Backend[K], name string, ns serializer.Seri
 	return e
 }
 
-func plainTimer[N comparable](ns serializer.Serializer[N]) bool {
-	c := codecOf(ns)
-	return c.plain || c.empty
-}
-
-// timerPlaces serializes the place of a timer where == does not do.
+// timerPlaces serializes the place of a timer.
 type timerPlaces[N comparable] struct{ ns serializer.Serializer[N] }
 
 func (s timerPlaces[N]) Append(dst []byte, p timerPlace[N]) []byte {
@@ -60,17 +60,19 @@ func (s timerPlaces[N]) Read(b []byte) (p timerPlace[N], n int, err error) {
 
 func (s timerPlaces[N]) Type() *serializer.Type { return s.ns.Type() }
 
-// nativeTimers is a queue of timers: a table without values, which is the set and
-// what snapshots read, and for each key group a heap of times, which is derived.
+// nativeTimers is a set of timers: a table, which is what snapshots read, and a
+// queue, which is derived from it. Values of the table are a number that tells a
+// timer's node in the queue from one of a timer that was the same and was deleted.
 //
-// Deleting leaves the timer's place in the heap, to be passed over when it is
-// reached, or removed with others when they are half of a heap.
+// Deleting leaves the node in the queue, to be passed over when it is reached. When
+// there are more of those than timers, each deletion looks for some.
 type nativeTimers[K, N comparable] struct {
-	native[K, timerPlace[N], struct{}]
+	native[K, timerPlace[N], uint16]
 	nsSer   serializer.Serializer[N]
 	nsCodec codec[N]
-	queues  []timerHeap
-	tree    tournament
+	queue   timerQueue[K, N]
+	gen     uint16
+	stale   int // nodes whose timer was deleted
 }
 
 func (n *nativeTimers[K, N]) timerHash(h uint32, p timerPlace[N]) uint32 {
@@ -85,16 +87,14 @@ func (n *nativeTimers[K, N]) register(k Key[K], ns N, at int64) (bool, error) {
 	if !n.mine(&k) {
 		return false, n.foreign(&k)
 	}
-	p := timerPlace[N]{at, ns}
+	p := timerPlace[N]{ns, at}
 	h := n.timerHash(k.hash, p)
-	if e, _ := n.tab.Find(int(k.group), h, k.key, p); e != nil {
+	if e := n.tab.Find(int(k.group), h, k.key, p); e != nil {
 		return false, nil
 	}
-	r := n.tab.Insert(int(k.group), h, k.key, p, struct{}{})
-	g := int(k.group) - n.first
-	if q := &n.queues[g]; q.push(at, r.Number()) {
-		n.tree.set(g, at)
-	}
+	n.gen++
+	n.tab.Insert(int(k.group), h, k.key, p, n.gen)
+	n.queue.push(&timerNode[K, N]{ns: ns, at: uint64(at) ^ 1<<63, key: k, gen: n.gen})
 	return true, nil
 }
 
@@ -102,85 +102,93 @@ func (n *nativeTimers[K, N]) delete(k Key[K], ns N, at int64) (bool, error) {
 	if !n.mine(&k) {
 		return false, n.foreign(&k)
 	}
-	p := timerPlace[N]{at, ns}
+	p := timerPlace[N]{ns, at}
 	h := n.timerHash(k.hash, p)
-	e, r := n.tab.Find(int(k.group), h, k.key, p)
+	e := n.tab.Find(int(k.group), h, k.key, p)
 	if e == nil {
 		return false, nil
 	}
-	n.tab.Remove(h, e, r)
-	g := int(k.group) - n.first
-	q := &n.queues[g]
-	if q.stale++; q.stale > 64 && q.stale > len(q.nodes)/2 {
-		q.nodes = q.filter(func(t timerNode) bool { return n.alive(g, t) })
-		n.tree.set(g, q.head())
+	n.tab.Remove(int(k.group), h, e)
+	if n.stale++; n.stale > 64+n.tab.Len() {
+		n.stale -= n.queue.clean(4, func(t *timerNode[K, N]) bool { e, _ := n.entry(t); return e != nil })
 	}
 	return true, nil
 }
 
-// alive tells whether a node of a heap still stands for a timer.
-func (n *nativeTimers[K, N]) alive(g int, t timerNode) bool {
-	e := n.tab.At(n.tab.RefOf(g+n.first, t.num+1))
-	return e.Live() && e.NS.at == t.at
+// entry gives what a node stands for and its hash, nil if the timer was deleted.
+func (n *nativeTimers[K, N]) entry(t *timerNode[K, N]) (*table.Entry[K, timerPlace[N], uint16], uint32) {
+	p := timerPlace[N]{t.ns, int64(t.at ^ 1<<63)}
+	h := n.timerHash(t.key.hash, p)
+	e := n.tab.Find(int(t.key.group), h, t.key.key, p)
+	if e != nil && e.Val != t.gen {
+		e = nil
+	}
+	return e, h
 }
 
-// settle removes what is stale from the front.
-func (n *nativeTimers[K, N]) settle() (g int, t timerNode, ok bool) {
+// settle removes what is stale from the front and gives the first node with its
+// entry, nil if there is none.
+func (n *nativeTimers[K, N]) settle() (t *timerNode[K, N], e *table.Entry[K, timerPlace[N], uint16], hash uint32) {
+	q := &n.queue
 	for {
-		g = n.tree.winner()
-		q := &n.queues[g]
-		if len(q.nodes) == 0 {
-			// Timers at the end of time look like empty queues to the tree.
-			for g = range n.queues {
-				if q = &n.queues[g]; len(q.nodes) > 0 {
-					break
+		if t = q.peek(); t == nil {
+			if !q.fill() {
+				return nil, nil, 0
+			}
+			// The misses of all their entries overlap here and not when they fire.
+			kept := q.near[:0]
+			for i := range q.near {
+				if e, _ := n.entry(&q.near[i]); e != nil {
+					kept = append(kept, q.near[i])
 				}
 			}
-			if len(q.nodes) == 0 {
-				return 0, t, false
-			}
+			gone := len(q.near) - len(kept)
+			clear(q.near[len(kept):])
+			q.near = kept
+			q.count -= gone
+			n.stale -= gone
+			continue
 		}
-		t = q.nodes[0]
-		if n.alive(g, t) {
-			return g, t, true
+		if e, hash = n.entry(t); e != nil {
+			return t, e, hash
 		}
 		q.pop()
-		q.stale--
-		n.tree.set(g, q.head())
+		n.stale--
 	}
 }
 
 func (n *nativeTimers[K, N]) next() (int64, bool, error) {
-	_, t, ok := n.settle()
-	return t.at, ok, nil
+	t, _, _ := n.settle()
+	if t == nil {
+		return 0, false, nil
+	}
+	return int64(t.at ^ 1<<63), true, nil
 }
 
 func (n *nativeTimers[K, N]) pop(to int64) (t Timer[K, N], ok bool, err error) {
-	g, node, ok := n.settle()
-	if !ok || node.at > to {
+	node, e, hash := n.settle()
+	if node == nil {
 		return t, false, nil
 	}
-	r := n.tab.RefOf(g+n.first, node.num+1)
-	e := n.tab.At(r)
-	t = Timer[K, N]{e.NS.at, Key[K]{e.Key, n.keys.codec.hash32(e.Key), uint16(g + n.first)}, e.NS.ns}
-	n.tab.Remove(n.timerHash(t.Key.hash, e.NS), e, r)
-	q := &n.queues[g]
-	q.pop()
-	n.tree.set(g, q.head())
+	if t = (Timer[K, N]{int64(node.at ^ 1<<63), node.key, node.ns}); t.At > to {
+		return t, false, nil
+	}
+	n.tab.Remove(int(t.Key.group), hash, e)
+	n.queue.pop()
 	return t, true, nil
 }
 
 func (n *nativeTimers[K, N]) len() (int, error) { return n.tab.Len(), nil }
 
 func (n *nativeTimers[K, N]) all(f func(Timer[K, N]) bool) error {
-	n.native.all(func(e *table.Entry[K, timerPlace[N], struct{}]) bool {
+	n.native.all(func(e *table.Entry[K, timerPlace[N], uint16]) bool {
 		return f(Timer[K, N]{e.NS.at, n.keys.Make(e.Key), e.NS.ns})
 	})
 	return nil
 }
 
 func (n *nativeTimers[K, N]) allAt(v View, f func(K, N, int64) bool) error {
-	return n.eachIn(v, func(e *table.Entry[K, timerPlace[N], struct{}], _ *table.View) bool {
+	return n.eachIn(v, func(e *table.Entry[K, timerPlace[N], uint16], _ *table.View) bool {
 		return f(e.Key, e.NS.ns, e.NS.at)
 	})
 }
@@ -195,7 +203,7 @@ func (n *nativeTimers[K, N]) Write(kw *stream.KeyedWriter, index int, w *table.V
 		return err
 	}
 	var key, ns []byte
-	return n.each(w, group, func(e *table.Entry[K, timerPlace[N], struct{}]) error {
+	return n.each(w, group, func(e *table.Entry[K, timerPlace[N], uint16]) error {
 		key = n.keys.Serializer.Append(key[:0], e.Key)
 		ns = n.nsSer.Append(ns[:0], e.NS.ns)
 		return kw.Timer(e.NS.at, key, ns)
@@ -229,25 +237,20 @@ func (l *timerLoader[K, N]) Load(r *snapshot.StateRow) error {
 	if !n.mine(&key) {
 		return n.foreign(&key)
 	}
-	p := timerPlace[N]{r.Timestamp, ns}
-	n.tab.Load(int(key.group), n.timerHash(key.hash, p), k, p, struct{}{})
+	p := timerPlace[N]{ns, r.Timestamp}
+	n.tab.Load(int(key.group), n.timerHash(key.hash, p), k, p, 0)
 	return nil
 }
 
-// Loaded implements engine.State: the heaps are made of what was loaded.
+// Loaded implements engine.State: the queue is made of what was loaded.
 func (n *nativeTimers[K, N]) Loaded() {
 	n.tab.Loaded()
-	for g := range n.queues {
-		q := &n.queues[g]
-		q.nodes, q.stale = q.nodes[:0], 0
-		for next := uint32(0); ; {
-			var e *table.Entry[K, timerPlace[N], struct{}]
-			if e, next = n.tab.Next(g+n.first, next); e == nil {
-				break
-			}
-			q.nodes = append(q.nodes, timerNode{e.NS.at, next - 1})
-		}
-		q.heapify()
-		n.tree.set(g, q.head())
+	n.queue, n.stale = timerQueue[K, N]{}, 0
+	for g := n.first; g < n.first+int(n.count); g++ {
+		n.tab.Each(g, func(e *table.Entry[K, timerPlace[N], uint16]) bool {
+			key := Key[K]{e.Key, n.keys.codec.hash32(e.Key), uint16(g)}
+			n.queue.push(&timerNode[K, N]{ns: e.NS.ns, at: uint64(e.NS.at) ^ 1<<63, key: key, gen: e.Val})
+			return true
+		})
 	}
 }

@@ -177,8 +177,8 @@ func (n *nativeValue[K, N, V]) clear(k Key[K], ns N) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	if e, r := n.find(&k, ns); e != nil {
-		n.remove(&k, ns, e, r)
+	if e, h := n.find(&k, ns); e != nil {
+		n.tab.Remove(int(k.group), h, e)
 	}
 	return nil
 }
@@ -275,13 +275,13 @@ func (n *ttlValue[K, N, V]) get(k Key[K], ns N) (v V, ok bool, err error) {
 	if !s.mine(&k) {
 		return v, false, s.foreign(&k)
 	}
-	e, r := s.find(&k, ns)
+	e, h := s.find(&k, ns)
 	if e == nil {
 		return v, false, nil
 	}
 	if s.ttl.expired(e.Val.Timestamp, now) {
 		v = e.Val.Value
-		s.remove(&k, ns, e, r)
+		s.tab.Remove(int(k.group), h, e)
 		if !s.ttl.ReturnExpired {
 			var none V
 			return none, false, nil
@@ -289,7 +289,7 @@ func (n *ttlValue[K, N, V]) get(k Key[K], ns N) (v V, ok bool, err error) {
 		return v, true, nil
 	}
 	if s.ttl.OnRead && e.Val.Timestamp != now {
-		s.tab.Set(e, r, wrapped[V]{Timestamp: now, Value: e.Val.Value})
+		s.tab.Set(int(k.group), h, e, wrapped[V]{Timestamp: now, Value: e.Val.Value})
 	}
 	return e.Val.Value, true, nil
 }
@@ -339,12 +339,12 @@ func (n *ttlValue[K, N, V]) allAt(w View, f func(At[K, N], V) bool) error {
 	})
 }
 
-func (n *ttlValue[K, N, V]) sweepOne(e *table.Entry[K, N, wrapped[V]], r table.Ref, hash uint32, now int64) int {
+func (n *ttlValue[K, N, V]) sweepOne(e *table.Entry[K, N, wrapped[V]], group int, hash uint32, now int64) (expired int, more bool) {
 	if !n.store.ttl.expired(e.Val.Timestamp, now) {
-		return 0
+		return 0, false
 	}
-	n.store.tab.Remove(hash, e, r)
-	return 1
+	n.store.tab.Remove(group, hash, e)
+	return 1, false
 }
 
 // failedValue is a state that could not be registered.

@@ -2,119 +2,180 @@ package table
 
 import (
 	"math/bits"
-	"sync"
+	"reflect"
+	"sync/atomic"
+	"unsafe"
 )
 
-// Run is a piece of an arena: n elements of room for 1<<class.
+// Run is a piece of an arena: n elements, with room for those of its class. Zero is
+// the empty run, which has no room.
 type Run struct {
-	off   uint32
 	n     uint32
 	epoch uint32 // when it was allocated
+	low   uint32 // of the place, see Arena
+	high  uint16
 	class uint8
-	used  bool // false: the empty run, which has no room
+	kind  runKind
 }
+
+type runKind uint8
+
+const (
+	noRun runKind = iota
+	arenaRun
+	treeRun // of a SortedStore: low is the tree's number
+)
 
 // Len is the number of elements.
 func (r Run) Len() int { return int(r.n) }
 
-// Arena holds runs of elements whose number varies, in blocks of 1024 elements
+func (r Run) place() uint64 { return uint64(r.high)<<32 | uint64(r.low) }
+
+// Arena holds runs of elements whose number varies, in blocks of 16 KiB
 // or one larger run, so that lists of pointer-free elements are no objects for the
-// garbage collector. A run that a view may read is not overwritten: see Free.
+// garbage collector. A run's place is its block's number and, in the lowest bits, its
+// first element in the block. Runs have room for 1, 2, 3, 4, 6, 8, 12 and so on
+// elements: their class. A run that a view may read is not overwritten: see Free.
 //
 // Methods belong to the owner, except At.
 type Arena[T any] struct {
-	views   *Views
-	mu      sync.RWMutex // guards the slices of blocks, not the elements
-	classes [32]arenaClass[T]
-	limbo   []limboRun
-	drained int // of limbo
+	views    *Views
+	blocks   []*T
+	shared   atomic.Pointer[[]*T] // blocks, for other goroutines
+	shift    uint8                // elements of a block
+	pointers bool                 // T has pointers: what is freed is cleared
+	mem      memory[T]
+	classes  [64]arenaClass
+	limbo    []limboRun
+	drained  int // of limbo
 }
 
-type arenaClass[T any] struct {
-	blocks [][]T
-	next   uint32 // runs ever used
-	free   []uint32
+type arenaClass struct {
+	free      []uint64 // places
+	next, end uint64   // of the block that is being used
 }
 
 // limboRun is a run that was freed while views were open.
 type limboRun struct {
 	epoch uint32
-	off   uint32
 	class uint8
+	place uint64
 }
-
-const blockShift = 10
 
 // NewArena is an empty arena.
-func NewArena[T any](views *Views) *Arena[T] { return &Arena[T]{views: views} }
-
-// perBlock is the number of runs of a block, as a shift.
-func perBlock(class uint8) uint8 {
-	if class >= blockShift {
-		return 0
+func NewArena[T any](views *Views) *Arena[T] {
+	a := &Arena[T]{views: views, pointers: HasPointers(reflect.TypeFor[T]())}
+	var e T
+	for a.shift < 14 && unsafe.Sizeof(e)<<(a.shift+1) <= 16<<10 {
+		a.shift++
 	}
-	return blockShift - class
+	a.mem.size = 1 << a.shift
+	return a
 }
 
-// room is the run's memory, with its whole capacity. Owner only.
-func (a *Arena[T]) room(off uint32, class uint8) []T {
-	s := perBlock(class)
-	at := (off & (1<<s - 1)) << class
-	return a.classes[class].blocks[off>>s][at : at+1<<class : at+1<<class]
+// HasPointers tells whether the garbage collector looks into values of a type.
+func HasPointers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return t.Len() > 0 && HasPointers(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if HasPointers(t.Field(i).Type) {
+				return true
+			}
+		}
+		return false
+	case reflect.String, reflect.Slice, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Func, reflect.Interface, reflect.UnsafePointer:
+		return true
+	}
+	return false
+}
+
+// classOf is the class of runs with room for n elements.
+func classOf(n int) uint8 {
+	if n <= 2 {
+		return uint8(max(n, 1) - 1)
+	}
+	b := bits.Len(uint(n - 1))
+	if n <= 3<<(b-2) {
+		return uint8(2*b - 2)
+	}
+	return uint8(2*b - 1)
+}
+
+// roomOf is the number of elements that runs of a class have room for.
+func roomOf(class uint8) int {
+	if class&1 == 1 {
+		return 1 << (class/2 + 1)
+	}
+	if class == 0 {
+		return 1
+	}
+	return 3 << (class/2 - 1)
+}
+
+func elements[T any](blocks []*T, shift uint8, place uint64, n, room int) []T {
+	p := unsafe.Add(unsafe.Pointer(blocks[place>>(shift&63)]), uintptr(place&(1<<(shift&63)-1))*unsafe.Sizeof(*new(T)))
+	return unsafe.Slice((*T)(p), room)[:n]
+}
+
+// room is a run's memory, with its whole capacity. Owner only.
+func (a *Arena[T]) room(place uint64, class uint8) []T {
+	n := roomOf(class)
+	return elements(a.blocks, a.shift, place, n, n)
 }
 
 // Get are the elements of a run, for the owner.
 func (a *Arena[T]) Get(r Run) []T {
-	if !r.used {
+	if r.kind != arenaRun {
 		return nil
 	}
-	return a.room(r.off, r.class)[:r.n]
+	return elements(a.blocks, a.shift, r.place(), int(r.n), int(r.n))
 }
 
 // At are the elements of a run that a view holds, for any goroutine.
 func (a *Arena[T]) At(r Run) []T {
-	if !r.used {
+	if r.kind != arenaRun {
 		return nil
 	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.room(r.off, r.class)[:r.n:r.n]
-}
-
-// Class is the class of runs with room for n elements.
-func Class(n int) uint8 {
-	if n <= 1 {
-		return 0
-	}
-	return uint8(bits.Len(uint(n - 1)))
+	return elements(*a.shared.Load(), a.shift, r.place(), int(r.n), int(r.n))
 }
 
 // Alloc is a run with n elements of any content.
 func (a *Arena[T]) Alloc(n int) Run {
-	class := Class(n)
-	a.recycle()
+	class := classOf(n)
+	if len(a.limbo) > 0 {
+		a.recycle()
+	}
 	c := &a.classes[class]
-	if k := len(c.free); k > 0 {
-		off := c.free[k-1]
+	room := roomOf(class)
+	var place uint64
+	switch k := len(c.free); {
+	case k > 0:
+		place = c.free[k-1]
 		c.free = c.free[:k-1]
-		if class >= blockShift && c.blocks[off] == nil {
-			b := make([]T, 1<<class)
-			a.mu.Lock()
-			c.blocks[off] = b
-			a.mu.Unlock()
+		if b := &a.blocks[place>>a.shift]; *b == nil { // a large one that was let go
+			*b = unsafe.SliceData(make([]T, room))
 		}
-		return Run{off, uint32(n), a.views.epoch, class, true}
+	case room > 1<<a.shift:
+		place = a.addBlock(make([]T, room))
+	default:
+		if c.end-c.next < uint64(room) {
+			b, _ := a.mem.take()
+			c.next = a.addBlock(b)
+			c.end = c.next + uint64(len(b))
+		}
+		place = c.next
+		c.next += uint64(room)
 	}
-	s := perBlock(class)
-	if int(c.next>>s) == len(c.blocks) {
-		b := make([]T, 1<<class<<s)
-		a.mu.Lock()
-		c.blocks = append(c.blocks, b)
-		a.mu.Unlock()
-	}
-	off := c.next
-	c.next++
-	return Run{off, uint32(n), a.views.epoch, class, true}
+	return Run{n: uint32(n), epoch: a.views.epoch, low: uint32(place), high: uint16(place >> 32), class: class, kind: arenaRun}
+}
+
+func (a *Arena[T]) addBlock(b []T) (place uint64) {
+	a.blocks = append(a.blocks, unsafe.SliceData(b))
+	shared := a.blocks
+	a.shared.Store(&shared)
+	return uint64(len(a.blocks)-1) << a.shift
 }
 
 // Frozen reports whether a view may read a run's elements, so that they must not
@@ -127,17 +188,19 @@ func (a *Arena[T]) Frozen(r Run) bool {
 // Resize gives a run with n elements of any content in place of another: the same
 // one if its room may be used, else a new one, and the other is still to be freed.
 func (a *Arena[T]) Resize(r Run, n int) (to Run, same bool) {
-	if r.used && n <= 1<<r.class && n*4 > 1<<r.class && !a.Frozen(r) {
-		r.n = uint32(n)
-		return r, true
+	if r.kind == arenaRun {
+		if room := roomOf(r.class); n <= room && n*4 > room && !a.Frozen(r) {
+			r.n = uint32(n)
+			return r, true
+		}
 	}
 	return a.Alloc(n), false
 }
 
 // Trim clears the elements behind a run that had n before it was resized.
 func (a *Arena[T]) Trim(r Run, n int) {
-	if n > int(r.n) {
-		clear(a.room(r.off, r.class)[r.n:n])
+	if n > int(r.n) && a.pointers {
+		clear(a.room(r.place(), r.class)[r.n:n])
 	}
 }
 
@@ -145,7 +208,7 @@ func (a *Arena[T]) Trim(r Run, n int) {
 // frozen version does not look behind its end, else in a larger run.
 func (a *Arena[T]) Append(r Run, v ...T) Run {
 	n := int(r.n) + len(v)
-	if !r.used || n > 1<<r.class {
+	if r.kind != arenaRun || n > roomOf(r.class) {
 		grown := a.Alloc(n)
 		to := a.Get(grown)
 		copy(to, a.Get(r))
@@ -153,15 +216,15 @@ func (a *Arena[T]) Append(r Run, v ...T) Run {
 		a.Free(r)
 		return grown
 	}
-	copy(a.room(r.off, r.class)[r.n:n], v)
+	copy(a.room(r.place(), r.class)[r.n:n], v)
 	r.n = uint32(n)
 	return r
 }
 
 // Append1 is Append of one element.
 func (a *Arena[T]) Append1(r Run, v T) Run {
-	if r.used && int(r.n) < 1<<r.class {
-		a.room(r.off, r.class)[r.n] = v
+	if r.kind == arenaRun && int(r.n) < roomOf(r.class) {
+		a.room(r.place(), r.class)[r.n] = v
 		r.n++
 		return r
 	}
@@ -175,40 +238,36 @@ func (a *Arena[T]) Append1(r Run, v T) Run {
 
 // Free gives a run back. While views are open it waits for those that are.
 func (a *Arena[T]) Free(r Run) {
-	if !r.used {
+	if r.kind != arenaRun {
 		return
 	}
 	if a.views.newest.Load() != 0 {
-		a.limbo = append(a.limbo, limboRun{a.views.epoch, r.off, r.class})
+		a.limbo = append(a.limbo, limboRun{a.views.epoch, r.class, r.place()})
 		return
 	}
-	a.release(r.off, r.class)
+	a.release(r.place(), r.class)
 }
 
-func (a *Arena[T]) release(off uint32, class uint8) {
-	c := &a.classes[class]
-	if class >= blockShift {
-		a.mu.Lock()
-		c.blocks[off] = nil
-		a.mu.Unlock()
-	} else {
-		clear(a.room(off, class)) // lets go what the elements point to
+func (a *Arena[T]) release(place uint64, class uint8) {
+	switch {
+	case roomOf(class) > 1<<a.shift:
+		a.blocks[place>>a.shift] = nil
+	case a.pointers:
+		clear(a.room(place, class)) // lets go what the elements point to
 	}
-	c.free = append(c.free, off)
+	c := &a.classes[class]
+	c.free = append(c.free, place)
 }
 
 // recycle gives back some of the runs that no open view can read any more.
 func (a *Arena[T]) recycle() {
-	if len(a.limbo) == 0 {
-		return
-	}
 	oldest := a.views.oldest.Load()
 	for range 4 {
 		l := a.limbo[a.drained]
 		if l.epoch > oldest {
 			return
 		}
-		a.release(l.off, l.class)
+		a.release(l.place, l.class)
 		if a.drained++; a.drained == len(a.limbo) {
 			a.limbo, a.drained = a.limbo[:0], 0
 			if cap(a.limbo) > 1<<16 {

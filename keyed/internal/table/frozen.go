@@ -1,151 +1,125 @@
 package table
 
-// oldVersions are the versions of a key group's entries that open views read and
-// that have been changed since.
-type oldVersions[K, N comparable, V any] struct {
-	// heads has, for each chunk with old versions, the newest one of each entry
-	// as its position in list + 1.
-	heads [][]uint32
-	list  []oldVersion[K, N, V]
-	// byHash finds old versions by the hash of their key while a view is asked for
-	// single keys.
-	byHash map[uint32]uint32
+// oldVersion is an entry as it was from one epoch until another.
+type oldVersion[K, N comparable, V any] struct {
+	entry       Entry[K, N, V]
+	hash        uint32
+	from, until uint32
 }
 
-type oldVersion[K, N comparable, V any] struct {
-	Entry    Entry[K, N, V]
-	older    uint32 // position + 1 in list of the same entry's version before
-	nextHash uint32 // likewise, another with the same hash
-	num      uint32
-}
+func (o *oldVersion[K, N, V]) seen(w *View) bool { return o.from <= w.epoch && w.epoch < o.until }
 
 // keep saves an entry before it changes, if an open view needs it, and marks the
 // entry as changed now. The caller holds the lock.
-func (t *Table[K, N, V]) keep(sh *shard[K, N, V], e *Entry[K, N, V], num, newest uint32) {
-	ver := e.ver
-	e.ver = t.views.epoch<<1 | ver&1
-	if ver>>1 > newest || t.views.readers.Load() == 0 {
+func (t *Table[K, N, V]) keep(seg *segment[K, N, V], e *Entry[K, N, V], hash uint32) {
+	if t.views.readers.Load() == 0 {
 		return
 	}
-	c, i := num>>t.bits, num&(1<<t.bits-1)
-	o := sh.old
-	if ver&1 == 0 && (o == nil || int(c) >= len(o.heads) || o.heads[c] == nil || o.heads[c][i] == 0) {
-		return // never lived: nothing to hide
+	slot, from := seg.slotOf(e), uint32(0)
+	if seg.vers != nil {
+		from = seg.vers[slot]
 	}
-	if o == nil {
-		o = &oldVersions[K, N, V]{}
-		sh.old = o
-	}
-	if int(c) >= len(o.heads) {
-		heads := make([][]uint32, max(int(c)+1, len(sh.chunks)))
-		copy(heads, o.heads)
-		o.heads = heads
-	}
-	if o.heads[c] == nil {
-		o.heads[c] = make([]uint32, 1<<t.bits)
-	}
-	head := &o.heads[c][i]
-	v := oldVersion[K, N, V]{Entry: *e, older: *head, num: num}
-	v.Entry.ver = ver
-	if p := *head; p != 0 && t.views.lookups.Load() == 0 && o.byHash == nil && !t.views.needed(o.list[p-1].Entry.ver>>1, ver>>1) {
-		v.older = o.list[p-1].older
-		o.list[p-1] = v // the one before is not needed any more
-		return
-	}
-	o.list = append(o.list, v)
-	*head = uint32(len(o.list))
-	if t.views.lookups.Load() > 0 && ver&1 != 0 {
-		if o.byHash == nil {
-			o.byHash = map[uint32]uint32{}
+	// The newest view is older than this epoch: it sees the entry, or none does.
+	if from <= t.views.newest.Load() {
+		if len(seg.old) == cap(seg.old) {
+			seg.prune(t.views)
 		}
-		h := t.hash(v.Entry.Key, v.Entry.NS)
-		o.list[len(o.list)-1].nextHash = o.byHash[h]
-		o.byHash[h] = uint32(len(o.list))
+		seg.old = append(seg.old, oldVersion[K, N, V]{*e, hash, from, t.views.epoch})
 	}
+	seg.stamp(slot, t.views.epoch)
 }
 
-// asOf gives the version of an entry that a view sees, nil if it did not live.
-func (t *Table[K, N, V]) asOf(w *View, sh *shard[K, N, V], num uint32) *Entry[K, N, V] {
-	e := t.at(sh, num)
-	if e.ver>>1 <= w.epoch {
-		return e.ifLive()
-	}
-	o := sh.old
-	c, i := num>>t.bits, num&(1<<t.bits-1)
-	if o == nil || int(c) >= len(o.heads) || o.heads[c] == nil {
-		return nil
-	}
-	for p := o.heads[c][i]; p != 0; p = o.list[p-1].older {
-		if v := &o.list[p-1].Entry; v.ver>>1 <= w.epoch {
-			return v.ifLive()
+// prune makes room in the list of old versions: first by dropping what no open
+// view sees.
+func (g *segment[K, N, V]) prune(views *Views) {
+	kept := g.old[:0]
+	for i := range g.old {
+		if views.needed(g.old[i].from, g.old[i].until) {
+			kept = append(kept, g.old[i])
 		}
 	}
-	return nil
-}
-
-func (e *Entry[K, N, V]) ifLive() *Entry[K, N, V] {
-	if e.ver&1 == 0 {
-		return nil
+	clear(g.old[len(kept):])
+	g.old = kept
+	if 2*len(kept) >= cap(kept) {
+		g.old = append(make([]oldVersion[K, N, V], 0, max(8, min(2*cap(kept), cap(kept)+len(g.slots)/4))), kept...)
 	}
-	return e
 }
 
-// batch is how many entries a reader looks at under the lock.
-const batch = 64
+// sees tells whether a view sees a slot's entry as it is.
+func (g *segment[K, N, V]) sees(w *View, slot uint32) bool {
+	return g.vers == nil || g.vers[slot] <= w.epoch
+}
 
-// Batch appends the entries of a key group that a view sees, from a number on, to
-// buf, about 64 at a time, and gives the number to go on with; done at the end.
-// Any goroutine may call it.
-func (t *Table[K, N, V]) Batch(w *View, group int, from uint32, buf []Entry[K, N, V]) (out []Entry[K, N, V], next uint32, done bool) {
+// Batch appends the entries of a segment of a key group that a view sees to buf, and
+// gives the position to go on with; done at the end. The first is 0. Any goroutine
+// may call it.
+func (t *Table[K, N, V]) Batch(w *View, group int, pos uint64, buf []Entry[K, N, V]) (out []Entry[K, N, V], next uint64, done bool) {
 	sh := &t.shards[group-t.first]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	to := min(from+batch, sh.used)
-	for num := from; num < to; num++ {
-		if e := t.asOf(w, sh, num); e != nil {
-			buf = append(buf, *e)
+	seg := sh.place(uint32(pos)).seg
+	// Segments that were merged since the last call have entries that were given.
+	whole := pos&(1<<(32-seg.depth)-1) == 0
+	for g, word := range seg.tags {
+		for i := range uint32(groupSlots) {
+			if word>>(8*i)&0x80 == 0 {
+				continue
+			}
+			slot := uint32(g)*groupSlots + i
+			if seg.sees(w, slot) && (whole || uint64(t.hashOf(seg, slot)) >= pos) {
+				buf = append(buf, seg.slots[slot])
+			}
 		}
 	}
-	return buf, to, to >= sh.used
+	for i := range seg.old {
+		if o := &seg.old[i]; o.seen(w) && uint64(o.hash) >= pos {
+			buf = append(buf, o.entry)
+		}
+	}
+	next = seg.behind(pos)
+	return buf, next, next >= 1<<32
 }
 
 // Count is how many entries of a key group a view sees. Any goroutine may call it.
 func (t *Table[K, N, V]) Count(w *View, group int) int {
 	sh := &t.shards[group-t.first]
 	n := 0
-	for from := uint32(0); ; {
+	for pos := uint64(0); pos < 1<<32; {
 		sh.mu.Lock()
-		to := min(from+4*batch, sh.used)
-		for ; from < to; from++ {
-			if t.asOf(w, sh, from) != nil {
+		seg := sh.place(uint32(pos)).seg
+		whole := pos&(1<<(32-seg.depth)-1) == 0
+		if whole && seg.vers == nil {
+			n += seg.n
+		} else {
+			for slot := range uint32(len(seg.slots)) {
+				if seg.used(slot) && seg.sees(w, slot) && (whole || uint64(t.hashOf(seg, slot)) >= pos) {
+					n++
+				}
+			}
+		}
+		for i := range seg.old {
+			if o := &seg.old[i]; o.seen(w) && uint64(o.hash) >= pos {
 				n++
 			}
 		}
-		end := to >= sh.used
+		pos = seg.behind(pos)
 		sh.mu.Unlock()
-		if end {
-			return n
-		}
 	}
+	return n
 }
 
-// Lookup finds the entry of a key that a view opened for lookups sees. Any
-// goroutine may call it.
+// Lookup finds the entry of a key that a view sees. Any goroutine may call it.
 func (t *Table[K, N, V]) Lookup(w *View, group int, hash uint32, key K, ns N) (e Entry[K, N, V], ok bool) {
 	sh := &t.shards[group-t.first]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if now, r := t.Find(group, hash, key, ns); now != nil {
-		if v := t.asOf(w, sh, r.num); v != nil && t.same(v, key, ns) {
-			return *v, true
-		}
+	seg := sh.place(hash).seg
+	if now := t.Find(group, hash, key, ns); now != nil && seg.sees(w, seg.slotOf(now)) {
+		return *now, true
 	}
-	if sh.old != nil {
-		for p := sh.old.byHash[hash]; p != 0; p = sh.old.list[p-1].nextHash {
-			num := sh.old.list[p-1].num
-			if v := t.asOf(w, sh, num); v != nil && t.same(v, key, ns) {
-				return *v, true
-			}
+	for i := range seg.old {
+		if o := &seg.old[i]; o.hash == hash && o.seen(w) && t.same(&o.entry, key, ns) {
+			return o.entry, true
 		}
 	}
 	return e, false
@@ -171,11 +145,23 @@ func (t *Table[K, N, V]) Release(w *View) {
 	w.retire()
 	for i := range t.shards {
 		sh := &t.shards[i]
-		sh.mu.Lock()
-		if t.views.readers.Load() == 0 {
-			sh.old = nil
+		for pos := uint64(0); pos < 1<<32; {
+			sh.mu.Lock()
+			for range 64 { // segments
+				if t.views.readers.Load() > 0 {
+					pos = 1 << 32
+					break
+				}
+				seg := sh.place(uint32(pos)).seg
+				if seg != t.none {
+					seg.old, seg.vers = nil, nil
+				}
+				if pos = seg.behind(pos); pos >= 1<<32 {
+					break
+				}
+			}
+			sh.mu.Unlock()
 		}
-		sh.mu.Unlock()
 	}
 }
 
@@ -185,8 +171,10 @@ func (t *Table[K, N, V]) OldVersions() int {
 	for i := range t.shards {
 		sh := &t.shards[i]
 		sh.mu.Lock()
-		if sh.old != nil {
-			n += len(sh.old.list)
+		for pos := uint64(0); pos < 1<<32; {
+			seg := sh.place(uint32(pos)).seg
+			n += len(seg.old)
+			pos = seg.behind(pos)
 		}
 		sh.mu.Unlock()
 	}

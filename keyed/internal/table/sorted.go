@@ -15,9 +15,10 @@ type Pair[A, B any] struct {
 // Sorted is the content of one map state's key: a sorted run, or a tree from
 // treeFrom entries on.
 type Sorted struct {
-	run  Run // off is the tree's number if tree
-	tree bool
+	run Run
 }
+
+func (s Sorted) tree() bool { return s.run.kind == treeRun }
 
 // Len is the number of entries.
 func (s Sorted) Len() int { return int(s.run.n) }
@@ -26,7 +27,7 @@ func (s Sorted) Len() int { return int(s.run.n) }
 const SmallMap = 64
 
 // Large reports whether a map is a tree.
-func (s Sorted) Large() bool { return s.tree }
+func (s Sorted) Large() bool { return s.tree() }
 
 const (
 	treeFrom = SmallMap + 1 // entries
@@ -87,8 +88,8 @@ func (st *SortedStore[A, B]) find(p []Pair[A, B], key A) (int, bool) {
 
 // Get gives the value of a key.
 func (st *SortedStore[A, B]) Get(s Sorted, key A) (v B, ok bool) {
-	if s.tree {
-		p, ok := st.trees[s.run.off].Get(Pair[A, B]{Key: key})
+	if s.tree() {
+		p, ok := st.trees[s.run.low].Get(Pair[A, B]{Key: key})
 		return p.Value, ok
 	}
 	p := st.arena.Get(s.run)
@@ -100,9 +101,9 @@ func (st *SortedStore[A, B]) Get(s Sorted, key A) (v B, ok bool) {
 
 // Put sets the value of a key.
 func (st *SortedStore[A, B]) Put(s Sorted, key A, v B) Sorted {
-	if s.tree {
+	if s.tree() {
 		s = st.thaw(s)
-		t := st.trees[s.run.off]
+		t := st.trees[s.run.low]
 		t.Set(Pair[A, B]{key, v})
 		s.run.n = uint32(t.Len())
 		return s
@@ -133,8 +134,8 @@ func (st *SortedStore[A, B]) Put(s Sorted, key A, v B) Sorted {
 		s.run = st.arena.Append1(s.run, Pair[A, B]{key, v})
 		return s
 	}
-	if s.run.used && !st.arena.Frozen(s.run) && len(p) < 1<<s.run.class {
-		p = p[:len(p)+1]
+	if s.run.kind == arenaRun && !st.arena.Frozen(s.run) && len(p) < roomOf(s.run.class) {
+		p = st.arena.room(s.run.place(), s.run.class)[:len(p)+1]
 		copy(p[i+1:], p[i:])
 		p[i] = Pair[A, B]{key, v}
 		s.run.n++
@@ -151,12 +152,12 @@ func (st *SortedStore[A, B]) Put(s Sorted, key A, v B) Sorted {
 
 // Remove removes a key that may be there.
 func (st *SortedStore[A, B]) Remove(s Sorted, key A) (Sorted, bool) {
-	if s.tree {
-		if _, ok := st.trees[s.run.off].Get(Pair[A, B]{Key: key}); !ok {
+	if s.tree() {
+		if _, ok := st.trees[s.run.low].Get(Pair[A, B]{Key: key}); !ok {
 			return s, false
 		}
 		s = st.thaw(s)
-		t := st.trees[s.run.off]
+		t := st.trees[s.run.low]
 		t.Delete(Pair[A, B]{Key: key})
 		s.run.n = uint32(t.Len())
 		if t.Len() > runTo {
@@ -168,7 +169,7 @@ func (st *SortedStore[A, B]) Remove(s Sorted, key A) (Sorted, bool) {
 			q = append(q, p)
 			return true
 		})
-		st.fell(s.run.off)
+		st.fell(s.run.low)
 		return Sorted{run: to}, true
 	}
 	p := st.arena.Get(s.run)
@@ -181,7 +182,7 @@ func (st *SortedStore[A, B]) Remove(s Sorted, key A) (Sorted, bool) {
 		return Sorted{}, true
 	}
 	// A run that is mostly empty moves to a smaller one.
-	if st.arena.Frozen(s.run) || s.run.class >= 2 && (len(p)-1)*4 <= 1<<s.run.class {
+	if st.arena.Frozen(s.run) || s.run.class >= 3 && (len(p)-1)*4 <= roomOf(s.run.class) {
 		to := st.arena.Alloc(len(p) - 1)
 		q := st.arena.Get(to)
 		copy(q, p[:i])
@@ -190,7 +191,9 @@ func (st *SortedStore[A, B]) Remove(s Sorted, key A) (Sorted, bool) {
 		return Sorted{run: to}, true
 	}
 	copy(p[i:], p[i+1:])
-	clear(p[len(p)-1:])
+	if st.arena.pointers {
+		clear(p[len(p)-1:])
+	}
 	s.run.n--
 	return s, true
 }
@@ -199,12 +202,12 @@ func (st *SortedStore[A, B]) Remove(s Sorted, key A) (Sorted, bool) {
 // first key that is not below from, if from is not nil. The map must not change
 // meanwhile.
 func (st *SortedStore[A, B]) Each(s Sorted, from *A, f func(k A, v B) bool) {
-	if s.tree {
+	if s.tree() {
 		visit := func(p Pair[A, B]) bool { return f(p.Key, p.Value) }
 		if from != nil {
-			st.trees[s.run.off].Ascend(Pair[A, B]{Key: *from}, visit)
+			st.trees[s.run.low].Ascend(Pair[A, B]{Key: *from}, visit)
 		} else {
-			st.trees[s.run.off].Scan(visit)
+			st.trees[s.run.low].Scan(visit)
 		}
 		return
 	}
@@ -222,7 +225,7 @@ func (st *SortedStore[A, B]) Each(s Sorted, from *A, f func(k A, v B) bool) {
 
 // Run is the content of a small map, in order; ok is false for a tree.
 func (st *SortedStore[A, B]) Run(s Sorted) (p []Pair[A, B], ok bool) {
-	if s.tree {
+	if s.tree() {
 		return nil, false
 	}
 	return st.arena.Get(s.run), true
@@ -231,7 +234,7 @@ func (st *SortedStore[A, B]) Run(s Sorted) (p []Pair[A, B], ok bool) {
 // Frozen calls f for each entry of a map that a view holds. Any goroutine may
 // call it.
 func (st *SortedStore[A, B]) Frozen(s Sorted, f func(k A, v B) bool) {
-	if !s.tree {
+	if !s.tree() {
 		for _, p := range st.arena.At(s.run) {
 			if !f(p.Key, p.Value) {
 				return
@@ -240,15 +243,15 @@ func (st *SortedStore[A, B]) Frozen(s Sorted, f func(k A, v B) bool) {
 		return
 	}
 	st.mu.RLock()
-	t := st.trees[s.run.off]
+	t := st.trees[s.run.low]
 	st.mu.RUnlock()
 	t.Scan(func(p Pair[A, B]) bool { return f(p.Key, p.Value) })
 }
 
 // Free gives a map back.
 func (st *SortedStore[A, B]) Free(s Sorted) {
-	if s.tree {
-		st.fell(s.run.off)
+	if s.tree() {
+		st.fell(s.run.low)
 		return
 	}
 	st.arena.Free(s.run)
@@ -262,7 +265,7 @@ func (st *SortedStore[A, B]) plant(s Sorted, more Pair[A, B]) Sorted {
 	}
 	t.Set(more)
 	st.arena.Free(s.run)
-	return Sorted{run: Run{off: st.add(t), n: uint32(t.Len()), epoch: st.arena.views.epoch}, tree: true}
+	return Sorted{Run{low: st.add(t), n: uint32(t.Len()), epoch: st.arena.views.epoch, kind: treeRun}}
 }
 
 // thaw makes a tree that may change: of a frozen one a copy that shares its nodes.
@@ -270,9 +273,9 @@ func (st *SortedStore[A, B]) thaw(s Sorted) Sorted {
 	if !st.arena.Frozen(s.run) {
 		return s
 	}
-	t := st.trees[s.run.off].Copy()
-	old := s.run.off
-	s.run.off, s.run.epoch = st.add(t), st.arena.views.epoch
+	t := st.trees[s.run.low].Copy()
+	old := s.run.low
+	s.run.low, s.run.epoch = st.add(t), st.arena.views.epoch
 	st.fell(old)
 	return s
 }
@@ -295,7 +298,7 @@ func (st *SortedStore[A, B]) add(t *btree.BTreeG[Pair[A, B]]) uint32 {
 func (st *SortedStore[A, B]) fell(off uint32) {
 	v := st.arena.views
 	if v.newest.Load() != 0 {
-		st.limbo = append(st.limbo, limboRun{epoch: v.epoch, off: off})
+		st.limbo = append(st.limbo, limboRun{epoch: v.epoch, place: uint64(off)})
 		return
 	}
 	st.drop(off)
@@ -312,7 +315,7 @@ func (st *SortedStore[A, B]) recycle() {
 	oldest := st.arena.views.oldest.Load()
 	n := 0
 	for n < len(st.limbo) && n < 8 && st.limbo[n].epoch <= oldest {
-		st.drop(st.limbo[n].off)
+		st.drop(uint32(st.limbo[n].place))
 		n++
 	}
 	st.limbo = st.limbo[n:]
@@ -327,7 +330,7 @@ func (st *SortedStore[A, B]) From(s Sorted, from A) []Pair[A, B] {
 
 // Hold is Each of a map that may change meanwhile: f sees it as it is now.
 func (st *SortedStore[A, B]) Hold(s Sorted, from *A, f func(k A, v B) bool) {
-	if !s.tree {
+	if !s.tree() {
 		p := st.arena.Get(s.run)
 		if from != nil {
 			p = st.From(s, *from)
@@ -340,7 +343,7 @@ func (st *SortedStore[A, B]) Hold(s Sorted, from *A, f func(k A, v B) bool) {
 		return
 	}
 	// The tree goes on under its number; what is iterated shares its nodes.
-	t := st.trees[s.run.off].Copy()
+	t := st.trees[s.run.low].Copy()
 	visit := func(p Pair[A, B]) bool { return f(p.Key, p.Value) }
 	if from != nil {
 		t.Ascend(Pair[A, B]{Key: *from}, visit)
@@ -351,9 +354,9 @@ func (st *SortedStore[A, B]) Hold(s Sorted, from *A, f func(k A, v B) bool) {
 
 // FrozenGet is Get of a map that a view holds. Any goroutine may call it.
 func (st *SortedStore[A, B]) FrozenGet(s Sorted, key A) (v B, ok bool) {
-	if s.tree {
+	if s.tree() {
 		st.mu.RLock()
-		t := st.trees[s.run.off]
+		t := st.trees[s.run.low]
 		st.mu.RUnlock()
 		p, ok := t.Get(Pair[A, B]{Key: key})
 		return p.Value, ok

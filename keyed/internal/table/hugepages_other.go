@@ -1,0 +1,7 @@
+//go:build !linux
+
+package table
+
+import "unsafe"
+
+func hugePages(unsafe.Pointer, uintptr) {}
