@@ -1,0 +1,150 @@
+package pebbledb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemark/tidemark/internal/damage"
+)
+
+// maxDownloads bounds the files of one database that are fetched at a time.
+const maxDownloads = 4
+
+// warm fetches the ends of tables, where their indexes and filters are, together:
+// opening them one after the other would take a request's time for each. What
+// fails is found by whoever reads.
+func (d *DB) warm(ctx context.Context, files []*remoteFile) {
+	var g errgroup.Group
+	g.SetLimit(maxUploads)
+	for _, r := range files {
+		g.Go(func() error {
+			if r.use() != nil {
+				return nil
+			}
+			defer r.done()
+			var b [1]byte
+			r.readAt(ctx, b[:], r.entry.Size-1)
+			return nil
+		})
+	}
+	g.Wait()
+}
+
+// fetch brings the tables of a restored database here: now, or in the background.
+// Compactions begin when all are here, or cannot be.
+func (d *DB) fetch(ctx context.Context, files []*remoteFile) error {
+	order, err := d.order(files)
+	if err != nil {
+		return err
+	}
+	if d.opts.Eager {
+		if err := d.prove(ctx); err != nil {
+			return err
+		}
+		if err := d.fetchAll(ctx, order); err != nil {
+			return err
+		}
+		d.sched.setOpen(true)
+		return nil
+	}
+	d.work.Add(1)
+	go func() {
+		defer d.work.Done()
+		err := d.fetchAll(d.life, order)
+		if err == nil {
+			err = d.prove(d.life)
+		}
+		switch {
+		case err == nil:
+			d.sched.setOpen(true)
+		case errors.Is(err, damage.ErrCorrupt):
+			d.fail(err)
+		case d.life.Err() == nil:
+			// It stays readable as far as the store answers; the next checkpoint goes on.
+			d.log.Warn("tables stay in the blob store", "error", err)
+			d.sched.setOpen(true)
+		}
+	}()
+	return nil
+}
+
+// order puts the tables that most reads need first: level 0, then the smaller levels.
+func (d *DB) order(files []*remoteFile) ([]*remoteFile, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	levels, err := d.db.SSTables()
+	if err != nil {
+		return nil, err
+	}
+	rank := map[string]int{}
+	for _, level := range levels {
+		for _, t := range level {
+			name, err := externalName(d.db, t)
+			if err != nil {
+				return nil, err
+			}
+			if name == "" {
+				name = t.BackingSSTNum.String() + ".sst"
+			}
+			if _, ok := rank[name]; !ok {
+				rank[name] = len(rank)
+			}
+		}
+	}
+	at := func(r *remoteFile) int {
+		for _, n := range []string{r.entry.Name, objectName(r.entry)} {
+			if k, ok := rank[n]; ok {
+				return k
+			}
+		}
+		return len(rank)
+	}
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b *remoteFile) int { return at(a) - at(b) })
+	seen := map[*remoteFile]bool{}
+	return slices.DeleteFunc(files, func(r *remoteFile) bool {
+		again := seen[r]
+		seen[r] = true
+		return again
+	}), nil
+}
+
+// fetchAll fetches files. One that the disk does not take stays where it is.
+func (d *DB) fetchAll(ctx context.Context, files []*remoteFile) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxDownloads)
+	var mu sync.Mutex
+	left := 0
+	for _, r := range files {
+		g.Go(func() error {
+			if err := d.p.background.Acquire(ctx, 1); err != nil {
+				return err
+			}
+			whole, err := r.fetchAll(ctx)
+			d.p.background.Release(1)
+			if err != nil {
+				return err
+			}
+			if !whole {
+				mu.Lock()
+				left++
+				mu.Unlock()
+				return nil
+			}
+			return d.fs.arrived(r)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if left > 0 && d.opts.Eager {
+		return fmt.Errorf("%s: the disk has no room for %d of %d tables", d.name(), left, len(files))
+	}
+	return nil
+}
