@@ -100,6 +100,7 @@ type changedState struct {
 	dec     *rowDecoders             // for rows that stand in the changes
 	entries map[string]*changedEntry // by namespace length, namespace and key
 	timers  map[string]*changedTimer // by the timer's bytes
+	target  int                      // the state's index where it is converted
 }
 
 type stateDecoders struct {

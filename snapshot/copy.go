@@ -102,7 +102,7 @@ func PlanCopy(ctx context.Context, s *Snapshot, to blobstore.Location, opts *Cop
 		return nil, err
 	}
 	p.rewriteFolders()
-	present, err := p.present(ctx)
+	present, err := objectsIn(ctx, p.src.pool, p.to)
 	if err != nil {
 		return nil, err
 	}
@@ -205,13 +205,12 @@ func (p *CopyPlan) rewriteFolders() {
 	}
 }
 
-// present are the sizes of what lies in the copy's folder, by name.
-func (p *CopyPlan) present(ctx context.Context) (map[string]int64, error) {
-	store, path, err := p.src.pool.Resolve(ctx, p.to)
+// objectsIn are the sizes of the objects in a folder, by name.
+func objectsIn(ctx context.Context, pool *blobstore.Pool, dir blobstore.Location) (map[string]int64, error) {
+	store, prefix, err := pool.Resolve(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	prefix := path
 	if prefix != "" {
 		prefix += "/"
 	}
@@ -366,7 +365,7 @@ func (p *CopyPlan) copyFile(ctx context.Context, f *CopyFile, tell func(int64)) 
 		return err
 	}
 	defer w.Abort()
-	n, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{&counted{r, tell}}, make([]byte, 256<<10))
+	n, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{&counted{r: r, tell: tell}}, make([]byte, 256<<10))
 	if err != nil {
 		return err
 	}
@@ -383,13 +382,21 @@ func sameSize(f *CopyFile, at blobstore.Location, n int64) error {
 	return fmt.Errorf("%s: %d of the %d bytes of %s arrived", at, n, f.Bytes, f.From)
 }
 
+// counted tells of the bytes that are read or written.
 type counted struct {
 	r    io.Reader
+	w    io.Writer
 	tell func(int64)
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
+	c.tell(int64(n))
+	return n, err
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
 	c.tell(int64(n))
 	return n, err
 }

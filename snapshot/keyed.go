@@ -439,39 +439,14 @@ func (f *keyedFile) emitTimer(w *worker, r *stateReader, t []byte) error {
 // readHeap reads key groups of the heap backend's own format.
 func (f *keyedFile) readHeap(ctx context.Context, w *worker, src sst.Source, regions []stream.Region) error {
 	rs := f.readers()
-	plain := f.sc.decode(false)
-	decoder := func(t *serializer.Type) stream.Skipper {
-		if t == nil {
-			return noSkipper{}
-		}
-		return serializer.NewDecoder(t, plain)
-	}
-	states := make([]stream.HeapState, len(rs))
-	for i := range rs {
-		m := rs[i].meta
-		states[i] = stream.HeapState{Name: m.Name}
-		if rs[i].state.Kind == StateTimer {
-			states[i].Queue, states[i].Element = true, decoder(m.Value())
-			continue
-		}
-		states[i].Namespace, states[i].Key, states[i].Value = decoder(m.Namespace()), decoder(f.meta.Key), decoder(m.Value())
-	}
-	h := stream.NewHeap(ctx, src, f.name, f.meta.Compressed, states)
-	defer h.Close()
-	if f.meta.Key != nil {
-		hash := serializer.NewHasher(f.meta.Key, nil, f.sc.opts.Kryo)
-		h.Fits = func(keyGroup int32, key []byte) bool {
-			kg, n, err := hash.KeyGroup(key, int(f.op.MaxParallelism))
-			return err == nil && n == len(key) && int32(kg) == keyGroup
-		}
-	}
 	var told error
-	h.Lost = func(state, count int, offset int64) {
+	h := f.openHeap(ctx, src, rs, func(state, count int, offset int64) {
 		err := fmt.Errorf("%s: byte %d: %d values of %s cannot be read nor told apart", f.name, offset, count, words(rs[state].meta.Value()))
 		if err := f.sc.problem(&ScanProblem{Operator: f.op, State: rs[state].meta.Name, Subtask: f.subtask, KeyGroup: -1, Opaque: true, Rows: int64(count), Err: err}); err != nil {
 			told = err
 		}
-	}
+	})
+	defer h.Close()
 	for _, region := range regions {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -499,6 +474,38 @@ func (f *keyedFile) readHeap(ctx context.Context, w *worker, src sst.Source, reg
 		}
 	}
 	return nil
+}
+
+// openHeap makes a reader of the heap's format for the states of a file. lost is
+// told of values that cannot be told apart.
+func (f *keyedFile) openHeap(ctx context.Context, src sst.Source, rs []stateReader, lost func(state, count int, offset int64)) *stream.Heap {
+	plain := f.sc.decode(false)
+	decoder := func(t *serializer.Type) stream.Skipper {
+		if t == nil {
+			return noSkipper{}
+		}
+		return serializer.NewDecoder(t, plain)
+	}
+	states := make([]stream.HeapState, len(rs))
+	for i := range rs {
+		m := rs[i].meta
+		states[i] = stream.HeapState{Name: m.Name}
+		if rs[i].state.Kind == StateTimer {
+			states[i].Queue, states[i].Element = true, decoder(m.Value())
+			continue
+		}
+		states[i].Namespace, states[i].Key, states[i].Value = decoder(m.Namespace()), decoder(f.meta.Key), decoder(m.Value())
+	}
+	h := stream.NewHeap(ctx, src, f.name, f.meta.Compressed, states)
+	if f.meta.Key != nil {
+		hash := serializer.NewHasher(f.meta.Key, nil, f.sc.opts.Kryo)
+		h.Fits = func(keyGroup int32, key []byte) bool {
+			kg, n, err := hash.KeyGroup(key, int(f.op.MaxParallelism))
+			return err == nil && n == len(key) && int32(kg) == keyGroup
+		}
+	}
+	h.Lost = lost
+	return h
 }
 
 // noSkipper stands for a serializer that is not known.

@@ -141,11 +141,15 @@ func (w *Writer) Layout() Layout { return w.layout }
 
 // File begins a file of a random name. ctx holds until it is closed.
 func (w *Writer) File(ctx context.Context, scope FileScope) *FileWriter {
+	return w.named(ctx, scope, uuid.NewString())
+}
+
+// named begins a file of that name, which must be its alone.
+func (w *Writer) named(ctx context.Context, scope FileScope, name string) *FileWriter {
 	dir := [...]blobstore.Location{w.layout.Dir, w.layout.Shared, w.layout.TaskOwned}[scope]
 	// A path relative to _metadata survives a move of the folder. Flink writes one
 	// for every file of a savepoint and the exclusive files of a checkpoint.
-	name := uuid.NewString()
-	return &FileWriter{w: w, ctx: ctx, name: name, loc: dir.Join(name), relative: dir.Same(w.layout.Dir)}
+	return &FileWriter{w: w, ctx: ctx, name: name, loc: dir.Join(name), relative: dir.Same(w.layout.Dir), inline: w.threshold}
 }
 
 // FileWriter writes one state file, or what lies in _metadata instead of it. It
@@ -156,6 +160,7 @@ type FileWriter struct {
 	name     string
 	loc      blobstore.Location
 	relative bool
+	inline   int // the memory threshold
 	buf      []byte
 	out      blobstore.Writer
 	size     int64
@@ -167,7 +172,7 @@ func (f *FileWriter) Write(p []byte) (int, error) {
 	if f.ended {
 		return 0, blobstore.ErrClosed
 	}
-	if f.out == nil && len(f.buf)+len(p) <= f.w.threshold {
+	if f.out == nil && len(f.buf)+len(p) <= f.inline {
 		f.buf = append(f.buf, p...)
 		f.size += int64(len(p))
 		return len(p), nil

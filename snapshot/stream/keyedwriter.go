@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
@@ -42,6 +43,10 @@ type KeyedWriterOptions struct {
 	KeyGroups      metadata.KeyGroupRange
 	MaxParallelism int
 	Compress       bool // key groups in snappy frames
+	// At, if positive, is the position in the file at which the writer begins: it
+	// writes no meta block, but the key groups alone. So several writers can make one
+	// file, each a part of its key groups.
+	At int64
 }
 
 // KeyedWriter writes the keyed state of one subtask as a state file of Flink: the
@@ -137,6 +142,10 @@ func NewKeyedWriter(w io.Writer, o KeyedWriterOptions) (*KeyedWriter, error) {
 		default:
 			return nil, fmt.Errorf("state %s: a %s cannot be written as keyed state", m.Name, m.Kind)
 		}
+	}
+	if o.At > 0 {
+		k.out.written = o.At
+		return k, nil
 	}
 	meta := serializer.KeyedBackendMeta{Compressed: o.Compress, Key: o.Key, States: o.States}
 	head, err := meta.Append(make([]byte, 0, outputBlock))
@@ -406,6 +415,37 @@ func (w *KeyedWriter) Composite(key, value []byte) error {
 	return w.out.err
 }
 
+// Encoded writes n entries of the heap's format that are serialized already, as
+// they stand in a file of that format one after the other. It reads r to its end.
+func (w *KeyedWriter) Encoded(n int, r io.Reader) error {
+	switch {
+	case w.out.err != nil:
+		return w.out.err
+	case w.state < 0:
+		return w.misuse("no state is open")
+	case w.format != HeapFormat:
+		return w.misuse("the canonical format has no entries in one piece")
+	}
+	w.endEntry()
+	if w.left -= n; w.left < 0 {
+		return w.misuse("state %s in key group %d has more entries than it was begun with", w.states[w.state].name, w.kg)
+	}
+	for w.out.err == nil {
+		w.out.buf = slices.Grow(w.out.buf, outputBlock)
+		at := len(w.out.buf)
+		got, err := r.Read(w.out.buf[at : at+outputBlock])
+		w.out.buf = w.out.buf[:at+got]
+		w.out.spill(len(w.out.buf))
+		switch {
+		case err == io.EOF:
+			return w.out.err
+		case err != nil:
+			w.out.err = err
+		}
+	}
+	return w.out.err
+}
+
 // List begins a list of that many elements, which come by Element. An empty list
 // is written in the heap's format only: elsewhere it is the same as none.
 func (w *KeyedWriter) List(key, namespace []byte, elements int) error {
@@ -558,5 +598,6 @@ func (w *KeyedWriter) Finish() (offsets []int64, err error) {
 	return w.offsets, nil
 }
 
-// Size is the number of bytes of the file so far; after Finish of all of it.
+// Size is the number of bytes of the file so far, with those before At; after
+// Finish of all of it.
 func (w *KeyedWriter) Size() int64 { return w.out.written + int64(len(w.out.buf)) }

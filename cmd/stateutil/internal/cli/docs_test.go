@@ -50,6 +50,7 @@ var documents = map[string]any{
 	"sources":  sourcesOutput{},
 	"create":   createOutput{},
 	"copy":     copyOutput{},
+	"convert":  convertOutput{},
 	"query":    queryOutput{},
 }
 

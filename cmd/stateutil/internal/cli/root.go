@@ -130,7 +130,7 @@ gs://, azblob:// (also abfs, abfss, wasb, wasbs), hdfs:// or webhdfs://.`,
 
 // commands makes each command; a command's file adds itself here by name.
 var commands = []func(*global) *cobra.Command{
-	newLs, newInspect, newStates, newStats, newDiff, newRead, newGet, newTimers, newChannels, newSources, newQuery, newDescribe, newFiles, newDu, newLatest, newVerify, newCompat, newCat, newDump, newCreate, newCopy, newCompletion, newMan,
+	newLs, newInspect, newStates, newStats, newDiff, newRead, newGet, newTimers, newChannels, newSources, newQuery, newDescribe, newFiles, newDu, newLatest, newVerify, newCompat, newCat, newDump, newCreate, newCopy, newConvert, newCompletion, newMan,
 }
 
 func must(err error) {

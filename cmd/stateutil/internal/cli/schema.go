@@ -21,5 +21,6 @@ const (
 	schemaSources  = "stateutil.sources/1"
 	schemaCreate   = "stateutil.create/1"
 	schemaCopy     = "stateutil.copy/1"
+	schemaConvert  = "stateutil.convert/1"
 	schemaQuery    = "stateutil.query/1"
 )
