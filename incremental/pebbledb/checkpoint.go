@@ -142,18 +142,8 @@ func (d *DB) link(f *Frozen) error {
 	g.rotated, g.room = true, int64(room)-(64<<10)
 	g.changedLocked()
 	g.mu.Unlock()
-	for waiting := true; waiting; {
-		changed, failing := d.flushError()
-		if failing != nil {
-			return fmt.Errorf("checkpoint %d: flush: %w", f.id, failing)
-		}
-		select {
-		case <-done:
-			waiting = false
-		case <-changed:
-		case <-d.life.Done():
-			return context.Cause(d.life)
-		}
+	if err := d.flushed(d.life, done); err != nil {
+		return fmt.Errorf("checkpoint %d: %w", f.id, err)
 	}
 	d.removeDir(f.dir)
 	if err := d.guard(func() error { return d.db.Checkpoint(f.dir) }); err != nil {

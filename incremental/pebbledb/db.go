@@ -64,10 +64,11 @@ type DB struct {
 
 	up uploads
 
-	files  map[string]*remoteFile // by object name, while Restore runs
-	local  sync.Once              // reads copies
-	copies []localCopy
-	linked []linkedFile // from them
+	files   map[string]*remoteFile // by object name, while Restore runs
+	fetches int
+	local   sync.Once // reads copies
+	copies  []localCopy
+	linked  []linkedFile // from them
 }
 
 const closing = int64(1) << 62

@@ -132,6 +132,9 @@ func (d *DB) fetchAll(ctx context.Context, files []*remoteFile) error {
 				return err
 			}
 			if !whole {
+				if r.isGone() {
+					return nil
+				}
 				mu.Lock()
 				left++
 				mu.Unlock()

@@ -3,6 +3,7 @@ package pebbledb
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -65,6 +66,50 @@ func (d *DB) Apply(ctx context.Context, b *pebble.Batch) error {
 	g.changedLocked()
 	g.mu.Unlock()
 	return err
+}
+
+// Flush makes tables of what was written so far: ahead of a checkpoint, say, which
+// then has less to flush. While a checkpoint is being taken it waits. A flush of
+// Pebble's own may come between a checkpoint and its links and spoil it.
+func (d *DB) Flush(ctx context.Context) error {
+	if err := d.Acquire(); err != nil {
+		return err
+	}
+	defer d.Release()
+	if _, err := d.enter(ctx, math.MaxInt64); err != nil {
+		return err
+	}
+	var done <-chan struct{}
+	err := d.guard(func() (err error) { done, err = d.db.AsyncFlush(); return })
+	g := &d.gate
+	g.mu.Lock()
+	g.inside--
+	g.changedLocked()
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return d.flushed(ctx, done)
+}
+
+// flushed waits for a flush; a failure of one is the error, although Pebble tries
+// again.
+func (d *DB) flushed(ctx context.Context, done <-chan struct{}) error {
+	for {
+		changed, failing := d.flushError()
+		if failing != nil {
+			return fmt.Errorf("flush: %w", failing)
+		}
+		select {
+		case <-done:
+			return d.Err()
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.life.Done():
+			return context.Cause(d.life)
+		}
+	}
 }
 
 // enter waits until a batch may be written. If that is before the links of a

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -134,11 +135,25 @@ func groupPrefix(kg int32) []byte { return binary.BigEndian.AppendUint16(nil, ui
 // lastKey is above all keys: there are no more than 32768 key groups.
 var lastKey = []byte{0xff, 0xff}
 
+// restoredName is the name under which Pebble gets a private file. It numbers its
+// catalogs by the marker that points to them, which begins at 1 in each checkpoint:
+// so it may come to write a new catalog under the name of the one that it has read,
+// and then removes "the old one". Its first own number is 2; ours is 0.
+func restoredName(name string) string {
+	switch {
+	case strings.HasPrefix(name, "REMOTE-OBJ-CATALOG-"):
+		return "REMOTE-OBJ-CATALOG-000000"
+	case strings.HasPrefix(name, "marker.remote-obj-catalog."):
+		return "marker.remote-obj-catalog.000001.REMOTE-OBJ-CATALOG-000000"
+	}
+	return name
+}
+
 // place shows the files of a checkpoint in a folder, and gives those that are not
 // here.
 func (d *DB) place(ctx context.Context, c *checkpoint, dir string) ([]*remoteFile, error) {
 	for name, data := range c.private {
-		if err := writeFile(d.opts.FS, d.opts.FS.PathJoin(dir, name), data); err != nil {
+		if err := writeFile(d.opts.FS, d.opts.FS.PathJoin(dir, restoredName(name)), data); err != nil {
 			return nil, err
 		}
 	}
@@ -180,7 +195,10 @@ func (d *DB) remoteFile(t remoteTable, display string) (*remoteFile, error) {
 	if display != "" {
 		display += ": "
 	}
-	r := newRemoteFile(d.life, d.p, d.opts.FS, d.opts.FS.PathJoin(d.dir, "fetch", name), display+t.entry.Name, t.entry, t.src)
+	// One that was given up may still have readers, and removes its own file with the last.
+	d.fetches++
+	path := d.opts.FS.PathJoin(d.dir, "fetch", fmt.Sprintf("%d-%s", d.fetches, name))
+	r := newRemoteFile(d.life, d.p, d.opts.FS, path, display+t.entry.Name, t.entry, t.src)
 	d.files[name] = r
 	return r, nil
 }
