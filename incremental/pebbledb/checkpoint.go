@@ -142,7 +142,7 @@ func (d *DB) link(f *Frozen) error {
 	g.rotated, g.room = true, int64(room)-(64<<10)
 	g.changedLocked()
 	g.mu.Unlock()
-	if err := d.flushed(d.life, done); err != nil {
+	if err := d.flushed(context.Background(), done); err != nil {
 		return fmt.Errorf("checkpoint %d: %w", f.id, err)
 	}
 	d.removeDir(f.dir)

@@ -331,7 +331,7 @@ func (d *DB) events() *pebble.EventListener {
 			d.log.Warn("background work failed", "error", err)
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			d.fail(damaged(info))
+			d.fail(d.damaged(info))
 		},
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/tidemark/tidemark/internal/damage"
 )
 
 // listed is a file of a frozen checkpoint.
@@ -128,9 +126,4 @@ func (w *workFS) keepObjects(live map[string]bool) {
 	for _, r := range gone {
 		r.drop()
 	}
-}
-
-// damaged is what Pebble says of a damaged file, as ours.
-func damaged(info pebble.DataCorruptionInfo) error {
-	return &damage.Error{Name: info.Path, Offset: -1, Detail: info.Details.Error(), Err: damage.ErrCorrupt}
 }

@@ -127,12 +127,3 @@ func OpenReadOnly(ctx context.Context, p *Process, files []incremental.File, opt
 	r.close = done
 	return r, nil
 }
-
-// AsDamage makes Pebble's errors of damaged files *damage.Error; it leaves others as
-// they are. name is that of the database or of the handle.
-func AsDamage(name string, err error) error {
-	if err == nil || !pebble.IsCorruptionError(err) {
-		return err
-	}
-	return &damage.Error{Name: name, Offset: -1, Detail: err.Error(), Err: damage.ErrCorrupt}
-}
