@@ -136,6 +136,13 @@ func NewWriter(ctx context.Context, pool *blobstore.Pool, layout Layout, opts *W
 	return w, nil
 }
 
+// Part is a Writer for a part of the same snapshot, which another task writes: its
+// Abort removes the files of that part alone. The _metadata is not its to commit.
+// It makes no call of a store.
+func (w *Writer) Part() *Writer {
+	return &Writer{pool: w.pool, layout: w.layout, threshold: w.threshold}
+}
+
 // Layout is where the snapshot lies.
 func (w *Writer) Layout() Layout { return w.layout }
 

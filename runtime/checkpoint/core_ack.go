@@ -91,7 +91,7 @@ func (p *pending) operator(c *Core, vertex int, id metadata.OperatorID) *metadat
 func newOperatorState(c *Core, id metadata.OperatorID) *metadata.OperatorState {
 	at := c.g.operators[id]
 	v := &c.g.Vertices[at.vertex]
-	o := &metadata.OperatorState{ID: id, Parallelism: v.Parallelism, MaxParallelism: v.MaxParallelism, ChainLength: 1}
+	o := &metadata.OperatorState{ID: id, Parallelism: v.Parallelism, MaxParallelism: v.MaxParallelism}
 	if c.opts.FormatVersion >= 5 {
 		o.Name, o.UID = javaio.NewString(v.Operators[at.index].Name), javaio.NewString(v.Operators[at.index].UID)
 	}

@@ -177,6 +177,9 @@ func (c *Core) located(ev *Event) {
 		return
 	}
 	p.dir = ev.Dir
+	if p.savepoint() {
+		p.barrier.Options.Target = ev.Dir // of all tasks the same one
+	}
 	c.dirs[p.id] = p.dir
 	delete(c.dirs, p.id-rememberedDirs)
 	p.stats.Located = c.now

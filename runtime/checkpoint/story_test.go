@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -350,6 +351,9 @@ func (s *story) located(id int64) Event {
 func (s *story) committed(id int64, o Outcome) Event {
 	a := s.commit
 	s.commit = nil
+	if a != nil {
+		require.NoError(s.t, metadata.Encode(io.Discard, a.Checkpoint))
+	}
 	ev := Event{Kind: EvCommitted, ID: id, Outcome: o}
 	if a == nil || a.ID != id {
 		return ev

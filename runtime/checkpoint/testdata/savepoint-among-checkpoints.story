@@ -32,12 +32,12 @@ play
 1 trigger 7 savepoint file:/sp
     start timer expire 2 at 600001
     location 2 (canonical savepoint aligned to file:/sp)
-    trigger source[0] barrier 2 (canonical savepoint aligned to file:/sp)
+    trigger source[0] barrier 2 (canonical savepoint aligned to file:/sp/savepoint-2)
 2 ack 2 source[0] own=s
 3 trigger 8 native file:/sp
     start timer expire 3 at 600003
     location 3 (native savepoint aligned to file:/sp)
-    trigger source[0] barrier 3 (native savepoint aligned to file:/sp)
+    trigger source[0] barrier 3 (native savepoint aligned to file:/sp/savepoint-3)
 4 ack 1 source[0] own=a
 5 ack 1 sink[0]
     stop timer expire 1
@@ -88,7 +88,7 @@ play
     failed 4 CHECKPOINT_COORDINATOR_SUSPEND
     start timer expire 5 at 610001
     location 5 (canonical savepoint aligned then terminate to file:/sp)
-    trigger source[0] barrier 5 (canonical savepoint aligned then terminate to file:/sp)
+    trigger source[0] barrier 5 (canonical savepoint aligned then terminate to file:/sp/savepoint-5)
 10002 ack 5 source[0] own=z finished
 10003 timer trigger
 10004 trigger 10 checkpoint

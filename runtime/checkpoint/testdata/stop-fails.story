@@ -21,7 +21,7 @@ play
     stop timer trigger
     start timer expire 1 at 600001
     location 1 (canonical savepoint aligned then suspend to file:/sp)
-    trigger source[0] barrier 1 (canonical savepoint aligned then suspend to file:/sp)
+    trigger source[0] barrier 1 (canonical savepoint aligned then suspend to file:/sp/savepoint-1)
 2 abort 1
     stop timer expire 1
     discard location 1
@@ -34,7 +34,7 @@ play
     stop timer trigger
     start timer expire 2 at 600003
     location 2 (canonical savepoint aligned then suspend to file:/sp)
-    trigger source[0] barrier 2 (canonical savepoint aligned then suspend to file:/sp)
+    trigger source[0] barrier 2 (canonical savepoint aligned then suspend to file:/sp/savepoint-2)
 4 ack 2 source[0]
 5 decline 2 sink[0] CHECKPOINT_DECLINED no
     stop timer expire 2
