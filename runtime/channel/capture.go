@@ -1,10 +1,6 @@
 package channel
 
-import (
-	"sync"
-
-	"github.com/tidemark/tidemark/metadata"
-)
+import "sync"
 
 // Capture collects the channel state of one checkpoint of one subtask, from its
 // gates and partitions, and writes it (Flink's ChannelStateWriterImpl). Write runs
@@ -123,12 +119,4 @@ func (c *Capture) Abort(cause error) {
 		chunks[i].drop()
 	}
 	c.signal()
-}
-
-// State is the channel state that a subtask wrote.
-type State struct {
-	Inputs  []metadata.ChannelHandle // by gate and channel
-	Outputs []metadata.ChannelHandle // by partition and subpartition
-	// Bytes is what was captured (Flink's persisted in-flight data).
-	Bytes int64
 }

@@ -35,7 +35,8 @@ type Gate struct {
 	priority  func()
 	failed    error
 
-	recovery *recovery
+	recovery *recovering // nil when there is nothing to give back
+	group    *RecoveryGroup
 }
 
 type inputChannel struct {
@@ -127,6 +128,10 @@ func (g *Gate) Await(f func()) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.waitsForOthers() && g.failed == nil {
+		g.available = f // the last gate of the group calls it
+		return true
+	}
 	if g.ready.n > 0 || g.urgent.n > 0 || g.failed != nil {
 		return false
 	}
@@ -154,7 +159,7 @@ func (g *Gate) Fail(channel int, err error) {
 // PollPriority gives the next event with priority. While recovered data is left
 // there is none: barriers wait until it is processed.
 func (g *Gate) PollPriority() (it Item, ok bool, err error) {
-	if g.recovery != nil {
+	if g.Recovering() {
 		return Item{}, false, nil
 	}
 	for {
@@ -219,6 +224,9 @@ func (g *Gate) Poll() (it Item, ok bool, err error) {
 		if it, ok, err = g.pollRecovered(); ok || err != nil {
 			return it, ok, err
 		}
+	}
+	if g.waitsForOthers() {
+		return Item{}, false, nil
 	}
 	if it, ok, err = g.PollPriority(); ok || err != nil {
 		return it, ok, err
@@ -370,10 +378,7 @@ func (g *Gate) Close() {
 			c.q.close()
 		}
 	}
-	if g.recovery != nil {
-		g.recovery.close()
-		g.recovery = nil
-	}
+	g.recovery = nil
 }
 
 // fifo is a queue of channel indexes in a circular buffer.
