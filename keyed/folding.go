@@ -59,9 +59,13 @@ func (s *ReducingStateIn[K, N, V]) Add(k Key[K], ns N, v V) error {
 		if !n.mine(&k) {
 			return n.foreign(&k)
 		}
-		if e, _ := n.find(&k, ns); e != nil {
+		if e := n.tab.Find(int(k.group), n.in(k.hash, ns), k.key, ns); e != nil {
 			moves := n.tab.Moves(int(k.group))
-			n.fold(&k, ns, e, s.reduce(e.Val, v), moves)
+			if v := s.reduce(e.Val, v); n.tab.Moves(int(k.group)) == moves && !n.tab.Shared() {
+				e.Val = v
+			} else { // it may have changed the state
+				n.put(&k, ns, v)
+			}
 		} else {
 			n.put(&k, ns, v)
 		}
@@ -206,9 +210,13 @@ func (s *AggregatingStateIn[K, N, IN, ACC, OUT]) Add(k Key[K], ns N, v IN) error
 		if !n.mine(&k) {
 			return n.foreign(&k)
 		}
-		if e, _ := n.find(&k, ns); e != nil {
+		if e := n.tab.Find(int(k.group), n.in(k.hash, ns), k.key, ns); e != nil {
 			moves := n.tab.Moves(int(k.group))
-			n.fold(&k, ns, e, s.agg.Add(e.Val, v), moves)
+			if v := s.agg.Add(e.Val, v); n.tab.Moves(int(k.group)) == moves && !n.tab.Shared() {
+				e.Val = v
+			} else { // it may have changed the state
+				n.put(&k, ns, v)
+			}
 		} else {
 			n.put(&k, ns, s.agg.Add(s.agg.New(), v))
 		}

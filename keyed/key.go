@@ -3,6 +3,7 @@ package keyed
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"reflect"
 	"sync"
@@ -44,7 +45,8 @@ type Keys[K comparable] struct {
 
 	max    int
 	groups metadata.KeyGroupRange
-	java   func(K) int32 // nil for longs, whose hash is known here
+	java   func(K) int32
+	long   bool // keys are longs
 	codec  codec[K]
 }
 
@@ -60,7 +62,7 @@ func NewKeys[K comparable](c Config[K]) (*Keys[K], error) {
 	}
 	k := &Keys[K]{Serializer: c.Key, max: c.MaxParallelism, groups: c.KeyGroups, java: java, codec: codecOf(c.Key)}
 	if _, ok := any(c.Key).(serializer.Serializer[int64]); ok && c.Key.Type().Kind == serializer.KindLong {
-		k.java = nil
+		k.long = true
 	}
 	if k.max == 0 {
 		k.max = 128
@@ -79,14 +81,25 @@ func NewKeys[K comparable](c Config[K]) (*Keys[K], error) {
 
 // Make makes a Key.
 func (k *Keys[K]) Make(key K) Key[K] {
-	var code int32
-	if k.java == nil {
-		x := *(*int64)(unsafe.Pointer(&key))
-		code = int32(x ^ int64(uint64(x)>>32))
-	} else {
-		code = k.java(key)
+	if !k.long {
+		return Key[K]{key, k.codec.hash32(key), uint16(serializer.AssignKeyGroup(k.java(key), k.max))}
 	}
-	return Key[K]{key, k.codec.hash32(key), uint16(serializer.AssignKeyGroup(code, k.max))}
+	// The same, written out for the usual keys: hashWord, Long.hashCode and
+	// AssignKeyGroup.
+	x := *(*uint64)(unsafe.Pointer(&key))
+	hi, lo := bits.Mul64(x^secret[1], secret[0])
+	hi, lo = bits.Mul64(hi^lo, x^secret[2])
+	lo ^= hi
+	h := uint32(x) ^ uint32(x>>32)
+	h *= 0xcc9e2d51
+	h = bits.RotateLeft32(h, 15) * 0x1b873593
+	h = bits.RotateLeft32(h, 13)*5 + 0xe6546b64 ^ 4
+	h = (h ^ h>>16) * 0x85ebca6b
+	h = (h ^ h>>13) * 0xc2b2ae35
+	h ^= h >> 16
+	sign := int32(h) >> 31
+	h = (h ^ uint32(sign)) - uint32(sign) // its absolute value
+	return Key[K]{key, uint32(lo>>32) ^ uint32(lo), uint16(h & math.MaxInt32 % uint32(k.max))}
 }
 
 // MaxParallelism is the number of key groups over all subtasks.

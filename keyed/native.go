@@ -80,7 +80,16 @@ func (n *native[K, N, S]) foreign(k *Key[K]) error {
 	return &KeyGroupError{k.key, int(k.group), n.keys.groups}
 }
 
-// find gives the entry of a key of this subtask, and its hash.
+// in is the hash of a key in a namespace.
+func (n *native[K, N, S]) in(h uint32, ns N) uint32 {
+	if n.ns.empty {
+		return h
+	}
+	return n.mix(h, ns)
+}
+
+// find gives the entry of a key of this subtask, and its hash. What is called for each
+// record does the same without the call.
 func (n *native[K, N, S]) find(k *Key[K], ns N) (*table.Entry[K, N, S], uint32) {
 	h := n.mix(k.hash, ns)
 	return n.tab.Find(int(k.group), h, k.key, ns), h
@@ -328,14 +337,4 @@ func checkGroup(r *snapshot.StateRow, group int) error {
 		return rowDamage(r, "key", fmt.Errorf("of key group %d stands in %d", group, r.KeyGroup))
 	}
 	return nil
-}
-
-// fold sets the value of an entry, which a function of the user's has made since it
-// was found and moves counted: it may have changed the state.
-func (n *native[K, N, S]) fold(k *Key[K], ns N, e *table.Entry[K, N, S], s S, moves uint32) {
-	if n.tab.Moves(int(k.group)) != moves {
-		n.put(k, ns, s)
-		return
-	}
-	n.tab.Set(int(k.group), n.mix(k.hash, ns), e, s)
 }

@@ -64,20 +64,24 @@ func (n *nativeList[K, N, T]) get(k Key[K], ns N) ([]T, error) {
 	if !n.mine(&k) {
 		return nil, n.foreign(&k)
 	}
-	e, _ := n.find(&k, ns)
+	e := n.tab.Find(int(k.group), n.in(k.hash, ns), k.key, ns)
 	if e == nil {
 		return nil, nil
 	}
-	return n.arena.Get(e.Val), nil
+	return n.arena.Elements(&e.Val), nil
 }
 
 func (n *nativeList[K, N, T]) add(k Key[K], ns N, v T) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	e, h := n.find(&k, ns)
+	h := n.in(k.hash, ns)
+	e := n.tab.Find(int(k.group), h, k.key, ns)
 	if e == nil {
 		n.tab.Insert(int(k.group), h, k.key, ns, n.arena.Append1(table.Run{}, v))
+		return nil
+	}
+	if !n.tab.Shared() && n.arena.Push(&e.Val, v) {
 		return nil
 	}
 	n.tab.Set(int(k.group), h, e, n.arena.Append1(e.Val, v))
@@ -107,9 +111,14 @@ func (n *nativeList[K, N, T]) update(k Key[K], ns N, v []T) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	e, h := n.find(&k, ns)
+	h := n.in(k.hash, ns)
+	e := n.tab.Find(int(k.group), h, k.key, ns)
 	if e == nil {
 		n.tab.Insert(int(k.group), h, k.key, ns, n.arena.Append(table.Run{}, v...))
+		return nil
+	}
+	if e.Val.Len() == len(v) && !n.tab.Shared() {
+		copy(n.arena.Elements(&e.Val), v)
 		return nil
 	}
 	// v may be what get gave: it is copied before the old run is let go.

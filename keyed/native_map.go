@@ -82,22 +82,31 @@ func (n *nativeMap[K, N, UK, UV]) get(k Key[K], ns N, uk UK) (v UV, ok bool, err
 	if !n.mine(&k) {
 		return v, false, n.foreign(&k)
 	}
-	e, _ := n.find(&k, ns)
+	e := n.tab.Find(int(k.group), n.in(k.hash, ns), k.key, ns)
 	if e == nil {
 		return v, false, nil
 	}
-	v, ok = n.maps.Get(e.Val, uk)
-	return v, ok, nil
+	if p := n.maps.Find(&e.Val, uk); p != nil {
+		return p.Value, true, nil
+	}
+	return v, false, nil
 }
 
 func (n *nativeMap[K, N, UK, UV]) put(k Key[K], ns N, uk UK, v UV) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	e, h := n.find(&k, ns)
+	h := n.in(k.hash, ns)
+	e := n.tab.Find(int(k.group), h, k.key, ns)
 	if e == nil {
 		n.tab.Insert(int(k.group), h, k.key, ns, n.maps.Put(table.Sorted{}, uk, v))
 		return nil
+	}
+	if !n.tab.Shared() && !e.Val.Large() {
+		if p := n.maps.Find(&e.Val, uk); p != nil {
+			p.Value = v
+			return nil
+		}
 	}
 	if s := n.maps.Put(e.Val, uk, v); s != e.Val {
 		n.tab.Set(int(k.group), h, e, s)
@@ -128,8 +137,7 @@ func (n *nativeMap[K, N, UK, UV]) empty(k Key[K], ns N) (bool, error) {
 	if !n.mine(&k) {
 		return false, n.foreign(&k)
 	}
-	e, _ := n.find(&k, ns)
-	return e == nil, nil
+	return n.tab.Find(int(k.group), n.in(k.hash, ns), k.key, ns) == nil, nil
 }
 
 func (n *nativeMap[K, N, UK, UV]) clear(k Key[K], ns N) error {

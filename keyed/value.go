@@ -158,7 +158,7 @@ func (n *nativeValue[K, N, V]) get(k Key[K], ns N) (v V, ok bool, err error) {
 	if !n.mine(&k) {
 		return v, false, n.foreign(&k)
 	}
-	e, _ := n.find(&k, ns)
+	e := n.tab.Find(int(k.group), n.in(k.hash, ns), k.key, ns)
 	if e == nil {
 		return v, false, nil
 	}
@@ -169,7 +169,16 @@ func (n *nativeValue[K, N, V]) set(k Key[K], ns N, v V) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	n.put(&k, ns, v)
+	h := n.in(k.hash, ns)
+	e := n.tab.Find(int(k.group), h, k.key, ns)
+	switch {
+	case e == nil:
+		n.tab.Insert(int(k.group), h, k.key, ns, v)
+	case n.tab.Shared():
+		n.tab.Set(int(k.group), h, e, v)
+	default:
+		e.Val = v
+	}
 	return nil
 }
 

@@ -33,6 +33,7 @@ var (
 	keys    = flag.Int("keys", 0, "number of keys; 0 is the workload's own: 500000 for w1, 1000000 for the others")
 	runs    = flag.Int("runs", 3, "timed runs")
 	only    = flag.String("only", "", "regular expression of variants")
+	parts   = flag.String("parts", "", "w1: some of values,lists,maps,folds; all if empty")
 	seconds = flag.Float64("seconds", 3, "dip: length of a phase")
 	dir     = flag.String("dir", "", "where snapshots go; a temporary directory if empty")
 	gogc    = flag.Int("gogc", 100, "GOGC")

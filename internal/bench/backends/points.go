@@ -4,6 +4,8 @@ package main
 
 import (
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/keyed/heap"
@@ -58,10 +60,16 @@ var Sink int64
 func w1() error {
 	n := count(500_000)
 	uni, zip, perm := uniform(n, n, 1), zipf(n, n, 0.99, 2), permutation(n, 3)
-	w1Values(n, uni, zip, perm)
-	w1Lists(n, uni, zip, perm)
-	w1Maps(n, uni, zip, perm)
-	w1Folds(n, uni)
+	for part, f := range map[string]func(){
+		"values": func() { w1Values(n, uni, zip, perm) },
+		"lists":  func() { w1Lists(n, uni, zip, perm) },
+		"maps":   func() { w1Maps(n, uni, zip, perm) },
+		"folds":  func() { w1Folds(n, uni) },
+	} {
+		if *parts == "" || slices.Contains(strings.Split(*parts, ","), part) {
+			f()
+		}
+	}
 	return nil
 }
 

@@ -103,20 +103,22 @@ func classOf(n int) uint8 {
 	return uint8(2*b - 1)
 }
 
-// roomOf is the number of elements that runs of a class have room for.
-func roomOf(class uint8) int {
-	if class&1 == 1 {
-		return 1 << (class/2 + 1)
+// rooms are the numbers of elements that runs of a class have room for.
+var rooms = func() (r [64]int) {
+	for c := range r {
+		if r[c] = 3 << max(c/2-1, 0); c&1 == 1 {
+			r[c] = 1 << (c/2 + 1)
+		}
 	}
-	if class == 0 {
-		return 1
-	}
-	return 3 << (class/2 - 1)
-}
+	r[0] = 1
+	return r
+}()
+
+func roomOf(class uint8) int { return rooms[class&63] }
 
 func elements[T any](blocks []*T, shift uint8, place uint64, n, room int) []T {
 	p := unsafe.Add(unsafe.Pointer(blocks[place>>(shift&63)]), uintptr(place&(1<<(shift&63)-1))*unsafe.Sizeof(*new(T)))
-	return unsafe.Slice((*T)(p), room)[:n]
+	return *(*[]T)(unsafe.Pointer(&slice{p, n, room}))
 }
 
 // room is a run's memory, with its whole capacity. Owner only.
@@ -131,6 +133,38 @@ func (a *Arena[T]) Get(r Run) []T {
 		return nil
 	}
 	return elements(a.blocks, a.shift, r.place(), int(r.n), int(r.n))
+}
+
+// Elements is Get of a run where it stands, for what is done for each record.
+func (a *Arena[T]) Elements(r *Run) []T {
+	if r.kind != arenaRun {
+		return nil
+	}
+	// unsafe.Slice checks what cannot be.
+	return *(*[]T)(unsafe.Pointer(&slice{a.first(r), int(r.n), int(r.n)}))
+}
+
+type slice struct {
+	first    unsafe.Pointer
+	len, cap int
+}
+
+// first is a run's first element.
+func (a *Arena[T]) first(r *Run) unsafe.Pointer {
+	low, shift := r.low, a.shift&31
+	var e T
+	block := a.blocks[(uint64(r.high)<<32|uint64(low))>>shift]
+	return unsafe.Add(unsafe.Pointer(block), uintptr(low&(1<<shift-1))*unsafe.Sizeof(e))
+}
+
+// Push appends an element to a run where it stands, if there is room.
+func (a *Arena[T]) Push(r *Run, v T) bool {
+	if r.kind != arenaRun || int(r.n) >= rooms[r.class&63] {
+		return false
+	}
+	*(*T)(unsafe.Add(a.first(r), uintptr(r.n)*unsafe.Sizeof(v))) = v
+	r.n++
+	return true
 }
 
 // At are the elements of a run that a view holds, for any goroutine.

@@ -2,6 +2,7 @@ package table
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/tidwall/btree"
 )
@@ -84,6 +85,43 @@ func (st *SortedStore[A, B]) find(p []Pair[A, B], key A) (int, bool) {
 		return 0, false
 	}
 	return st.search(p, key)
+}
+
+// Find gives the entry of a key, nil if there is none; of a tree, a copy of it.
+func (st *SortedStore[A, B]) Find(s *Sorted, key A) *Pair[A, B] {
+	n := uintptr(s.run.n)
+	if st.equal != nil || n > scanTo || s.run.kind != arenaRun {
+		return st.findFar(s, key)
+	}
+	// All are compared, in a loop of which the number of rounds depends on the length
+	// alone: a branch that is guessed wrong is found out when the entries have come from
+	// memory, and all that was begun since is lost.
+	size := unsafe.Sizeof(Pair[A, B]{})
+	first := st.arena.first(&s.run)
+	at := ^uintptr(0)
+	for i := range n {
+		if (*Pair[A, B])(unsafe.Add(first, i*size)).Key == key {
+			at = i
+		}
+	}
+	if at > n {
+		return nil
+	}
+	return (*Pair[A, B])(unsafe.Add(first, at*size))
+}
+
+func (st *SortedStore[A, B]) findFar(s *Sorted, key A) *Pair[A, B] {
+	if s.run.kind == treeRun {
+		if p, ok := st.trees[s.run.low].Get(Pair[A, B]{Key: key}); ok {
+			return &p
+		}
+		return nil
+	}
+	p := st.arena.Get(s.run)
+	if i, ok := st.find(p, key); ok {
+		return &p[i]
+	}
+	return nil
 }
 
 // Get gives the value of a key.

@@ -106,34 +106,62 @@ func (t *Table[K, N, V]) Views() *Views { return t.views }
 func (t *Table[K, N, V]) Groups() (first, count int) { return t.first, len(t.shards) }
 
 // Find gives the entry of a key, nil if there is none. It must not be changed in
-// place.
+// place, except by Val.
+//
+// Nothing is called here: in generic code of another package even small functions
+// are not inlined, and how many lookups the processor works on at a time depends on how
+// few instructions each has.
 func (t *Table[K, N, V]) Find(group int, hash uint32, key K, ns N) *Entry[K, N, V] {
-	p := t.shards[group-t.first].place(hash)
-	want := tagOf(hash) * lowBits
-	home := hash & p.mask
-	at := home
+	if t.equal != nil {
+		return t.findEqual(group, hash, key, ns)
+	}
+	sh := &t.shards[group-t.first]
+	p := &sh.dir[uint64(hash)>>(sh.shift&63)]
+	tags, slots, mask := p.tags, p.slots, p.mask
+	want := uint64(hash>>7&0x7f|0x80) * lowBits
+	at := hash & mask
 	for {
-		w := *(*uint64)(unsafe.Add(p.tags, uintptr(at)*8))
+		w := *(*uint64)(unsafe.Add(tags, uintptr(at)*8))
 		x := w ^ want
 		for m := (x - lowBits) & ^x & highBits; m != 0; m &= m - 1 {
 			slot := uintptr(at)*groupSlots + uintptr(bits.TrailingZeros64(m))>>3
-			e := (*Entry[K, N, V])(unsafe.Add(p.slots, slot*unsafe.Sizeof(Entry[K, N, V]{})))
-			if t.equal == nil {
-				if e.Key == key && e.NS == ns {
-					return e
-				}
-			} else if t.equal(e.Key, e.NS, key, ns) {
+			e := (*Entry[K, N, V])(unsafe.Add(slots, slot*unsafe.Sizeof(Entry[K, N, V]{})))
+			if e.Key == key && e.NS == ns {
 				return e
 			}
 		}
 		if w < overOne {
 			return nil
 		}
-		if at = (at + 1) & p.mask; at == home {
+		if at = (at + 1) & mask; at == hash&mask {
 			return nil
 		}
 	}
 }
+
+func (t *Table[K, N, V]) findEqual(group int, hash uint32, key K, ns N) *Entry[K, N, V] {
+	seg := t.shards[group-t.first].place(hash).seg
+	mask := uint32(len(seg.tags) - 1)
+	for i := range mask + 1 {
+		at := (hash + i) & mask
+		w := seg.tags[at]
+		x := w ^ tagOf(hash)*lowBits
+		for m := (x - lowBits) & ^x & highBits; m != 0; m &= m - 1 {
+			e := &seg.slots[int(at)*groupSlots+bits.TrailingZeros64(m)/8]
+			if t.equal(e.Key, e.NS, key, ns) {
+				return e
+			}
+		}
+		if w < overOne {
+			break
+		}
+	}
+	return nil
+}
+
+// Shared tells whether a view is open, so that entries are changed by Set. Otherwise
+// their Val may be changed in place.
+func (t *Table[K, N, V]) Shared() bool { return t.views.newest.Load() != 0 }
 
 // slotOf is the slot of an entry of a segment.
 func (g *segment[K, N, V]) slotOf(e *Entry[K, N, V]) uint32 {
@@ -142,14 +170,10 @@ func (g *segment[K, N, V]) slotOf(e *Entry[K, N, V]) uint32 {
 
 // Set changes the value of an entry that Find gave for the key group and hash.
 func (t *Table[K, N, V]) Set(group int, hash uint32, e *Entry[K, N, V], v V) {
-	if t.views.newest.Load() != 0 {
-		t.setShared(group, hash, e, v)
+	if t.views.newest.Load() == 0 {
+		e.Val = v
 		return
 	}
-	e.Val = v
-}
-
-func (t *Table[K, N, V]) setShared(group int, hash uint32, e *Entry[K, N, V], v V) {
 	sh := &t.shards[group-t.first]
 	sh.mu.Lock()
 	t.keep(sh.place(hash).seg, e, hash)
