@@ -80,8 +80,10 @@ func (d *DB) attach(ctx context.Context, i int, c *checkpoint, known map[string]
 			ext[k] = x.ExternalFile
 		}
 		err := d.guard(func() error {
-			_, err := d.db.IngestExternalFiles(ctx, ext)
-			return err
+			return d.fs.unread(func() error {
+				_, err := d.db.IngestExternalFiles(ctx, ext)
+				return err
+			})
 		})
 		if err != nil {
 			return nil, err

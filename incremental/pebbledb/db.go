@@ -161,8 +161,11 @@ func (d *DB) openPebble() (err error) {
 }
 
 func asError(r any) error {
-	if err, ok := r.(error); ok {
-		return err
+	switch r := r.(type) {
+	case fatalError:
+		return r.err
+	case error:
+		return r
 	}
 	return fmt.Errorf("%v", r)
 }

@@ -120,7 +120,7 @@ func (d *DB) fetchAll(ctx context.Context, files []*remoteFile) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxDownloads)
 	var mu sync.Mutex
-	left := 0
+	var left error
 	for _, r := range files {
 		g.Go(func() error {
 			if err := d.p.background.Acquire(ctx, 1); err != nil {
@@ -136,8 +136,8 @@ func (d *DB) fetchAll(ctx context.Context, files []*remoteFile) error {
 					return nil
 				}
 				mu.Lock()
-				left++
-				mu.Unlock()
+				defer mu.Unlock()
+				left = errors.Join(left, fmt.Errorf("%s: %w", r.display, r.whyNotCached()))
 				return nil
 			}
 			return d.fs.arrived(r)
@@ -146,8 +146,11 @@ func (d *DB) fetchAll(ctx context.Context, files []*remoteFile) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if left > 0 && d.opts.Eager {
-		return fmt.Errorf("%s: the disk has no room for %d of %d tables", d.name(), left, len(files))
+	if left != nil && d.opts.Eager {
+		return left
+	}
+	if left != nil {
+		d.log.Warn("tables stay in the blob store", "error", left)
 	}
 	return nil
 }

@@ -41,6 +41,8 @@ type workFS struct {
 	// lastFull is when writing a table failed last: Pebble tries again at once.
 	lastFull atomic.Int64
 
+	readError atomic.Pointer[error]
+
 	mu     sync.Mutex
 	remote map[string]*remoteFile // by path
 	// objects are tables of other databases, by object name.
@@ -151,12 +153,16 @@ func (w *workFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	for {
 		r := w.at(name)
 		if r == nil {
-			return w.FS.Open(name, opts...)
+			f, err := w.FS.Open(name, opts...)
+			if err != nil {
+				return nil, err
+			}
+			return &readHandle{File: f, w: w}, nil
 		}
 		err := r.use()
 		switch {
 		case err == nil:
-			return &remoteHandle{r: r, name: w.FS.PathBase(name)}, nil
+			return &remoteHandle{r: r, w: w, name: w.FS.PathBase(name)}, nil
 		case !errors.Is(err, errGone) || w.at(name) == r:
 			return nil, err
 		}
@@ -347,9 +353,49 @@ func (voidFile) SyncData() error                         { return nil }
 func (voidFile) Prefetch(int64, int64) error             { return nil }
 func (voidFile) Fd() uintptr                             { return vfs.InvalidFd }
 
+// readHandle is a local file that is read.
+type readHandle struct {
+	vfs.File
+	w *workFS
+}
+
+func (f *readHandle) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	f.w.noteRead(err)
+	return n, err
+}
+
+func (f *readHandle) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	f.w.noteRead(err)
+	return n, err
+}
+
+// noteRead notes a read that failed, see unread.
+func (w *workFS) noteRead(err error) {
+	if err != nil && err != io.EOF {
+		w.readError.Store(&err)
+	}
+}
+
+// unread calls f, and gives the error of a read that failed meanwhile even if f
+// does not. Pebble's Excise takes a table of which it could not read a block for one
+// that has nothing left there, and drops it.
+func (w *workFS) unread(f func() error) error {
+	w.readError.Store(nil)
+	if err := f(); err != nil {
+		return err
+	}
+	if e := w.readError.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
 // remoteHandle is an open remote file.
 type remoteHandle struct {
 	r    *remoteFile
+	w    *workFS
 	name string
 	off  int64
 	once sync.Once
@@ -372,7 +418,9 @@ func (h *remoteHandle) Read(p []byte) (int, error) {
 }
 
 func (h *remoteHandle) ReadAt(p []byte, off int64) (int, error) {
-	return h.r.readAt(context.Background(), p, off)
+	n, err := h.r.readAt(context.Background(), p, off)
+	h.w.noteRead(err)
+	return n, err
 }
 
 func (h *remoteHandle) Write([]byte) (int, error)          { return 0, errReadOnly }

@@ -50,7 +50,8 @@ type remoteFile struct {
 	gone     bool // nobody needs it: it goes with its last user
 	last     int  // chunk that was fetched last, and how many at once
 	streak   int
-	noCache  bool // the disk took no more of it
+	noCache  bool // the disk took nothing of it
+	cacheErr error
 	damaged  error
 }
 
@@ -91,7 +92,7 @@ func (r *remoteFile) useLocked() error {
 		if err != nil {
 			if !r.complete {
 				// Without room on the disk it is still readable.
-				r.forgetLocked()
+				r.forgetLocked(err)
 				r.users++
 				return nil
 			}
@@ -104,8 +105,8 @@ func (r *remoteFile) useLocked() error {
 }
 
 // forgetLocked gives up the cache.
-func (r *remoteFile) forgetLocked() {
-	r.noCache = true
+func (r *remoteFile) forgetLocked(err error) {
+	r.noCache, r.cacheErr = true, err
 	clear(r.present)
 	r.missing = r.chunks()
 }
@@ -130,6 +131,13 @@ func (r *remoteFile) isGone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.gone
+}
+
+// whyNotCached is why the disk does not have the file.
+func (r *remoteFile) whyNotCached() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cacheErr
 }
 
 // begun says whether the cache file may be there.
@@ -294,6 +302,7 @@ func (r *remoteFile) run(ctx context.Context, f *fetch) {
 	}
 	r.mu.Unlock()
 	cached := false
+	var werr error
 	if err == nil && r.mem != nil {
 		for k := f.first; k <= f.last; k++ {
 			at := int64(k-f.first) * chunkSize
@@ -301,10 +310,13 @@ func (r *remoteFile) run(ctx context.Context, f *fetch) {
 		}
 	}
 	if err == nil && file != nil {
-		_, werr := file.WriteAt(data, off)
+		_, werr = file.WriteAt(data, off)
 		cached = werr == nil
 	}
 	r.mu.Lock()
+	if werr != nil {
+		r.cacheErr = werr
+	}
 	for k := f.first; k <= f.last; k++ {
 		delete(r.fetching, k)
 		if cached && !r.has(k) {

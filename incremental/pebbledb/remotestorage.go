@@ -29,7 +29,7 @@ func (s objectStorage) ReadObject(_ context.Context, name string) (remote.Object
 	if err := r.use(); err != nil {
 		return nil, 0, err
 	}
-	return &objectReader{r: r}, r.entry.Size, nil
+	return &objectReader{r: r, w: s.fs}, r.entry.Size, nil
 }
 
 func (s objectStorage) object(name string) (*remoteFile, error) {
@@ -67,6 +67,7 @@ func (objectStorage) Close() error { return nil }
 
 type objectReader struct {
 	r    *remoteFile
+	w    *workFS
 	once sync.Once
 }
 
@@ -75,6 +76,7 @@ func (o *objectReader) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
+	o.w.noteRead(err)
 	return err
 }
 

@@ -38,7 +38,13 @@ func Restore(ctx context.Context, p *Process, dir string, sources []Source, opts
 	if err != nil {
 		return nil, err
 	}
-	if err := d.restore(ctx, sources); err != nil {
+	// Pebble reads tables without a context: those reads end with the database's.
+	stop := context.AfterFunc(ctx, func() { d.end(context.Cause(ctx)) })
+	err = d.restore(ctx, sources)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		if failed := d.Err(); failed != nil {
 			err = failed
 		}
@@ -254,9 +260,44 @@ func (d *DB) cut(ctx context.Context, keep metadata.KeyGroupRange) error {
 	}
 	d.warm(ctx, edges)
 	for i, o := range outside {
-		if any[i] {
-			if err := d.db.Excise(ctx, o); err != nil {
+		if !any[i] {
+			continue
+		}
+		err := d.fs.unread(func() error {
+			// Damaged blocks at the edge are found by reading them first.
+			if err := d.readEdges(ctx, o); err != nil {
 				return err
+			}
+			return d.db.Excise(ctx, o)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readEdges reads in all tables what lies just before and behind a span.
+func (d *DB) readEdges(ctx context.Context, o pebble.KeyRange) error {
+	tables, err := d.db.SSTables()
+	if err != nil {
+		return err
+	}
+	// Bounds keep the search of one table out of the others of its level.
+	for _, level := range tables {
+		for _, t := range level {
+			if bytes.Compare(t.Smallest.UserKey, o.Start) < 0 && bytes.Compare(t.Largest.UserKey, o.Start) >= 0 ||
+				bytes.Compare(t.Smallest.UserKey, o.End) < 0 && bytes.Compare(t.Largest.UserKey, o.End) >= 0 {
+				it, err := d.db.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: t.Smallest.UserKey, UpperBound: append(bytes.Clone(t.Largest.UserKey), 0)})
+				if err != nil {
+					return err
+				}
+				it.SeekLT(o.Start)
+				err = it.Error()
+				it.SeekGE(o.End)
+				if err = errors.Join(err, it.Error(), it.Close()); err != nil {
+					return err
+				}
 			}
 		}
 	}
