@@ -29,7 +29,7 @@ func Compared(t testing.TB, b []byte) map[string]map[string]any {
 				KeyType string `json:"key_type"`
 				States  []struct {
 					Name, Kind, Type string
-					Entries          []struct{ Key, Value any }
+					Entries          []struct{ Key, Namespace, Value any }
 				}
 				Timers []struct {
 					Key    any
@@ -54,7 +54,7 @@ func Compared(t testing.TB, b []byte) map[string]map[string]any {
 		for _, s := range o.Keyed.States {
 			var entries []string
 			for _, e := range s.Entries {
-				entries = append(entries, plain(s.Type, o.Keyed.KeyType, []any{e.Key, e.Value}))
+				entries = append(entries, plain(s.Type, o.Keyed.KeyType, []any{e.Key, e.Namespace, e.Value}))
 			}
 			sort.Strings(entries)
 			m["state "+s.Name] = []any{s.Kind, shortType(s.Type), entries}

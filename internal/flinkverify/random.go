@@ -3,6 +3,7 @@ package flinkverify
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"strings"
@@ -62,6 +63,11 @@ func (g *descriptionGen) keyed() map[string]any {
 	for i := range 1 + g.r.IntN(5) {
 		states = append(states, g.state(fmt.Sprintf("state-%d", i), keys))
 	}
+	if keyType == "string" && g.r.IntN(3) == 0 {
+		for i := range 1 + g.r.IntN(2) {
+			states = append(states, g.windowed(fmt.Sprintf("windowed-%d", i), keys))
+		}
+	}
 	out["states"] = states
 	if g.r.IntN(2) == 0 {
 		var timers []any
@@ -111,6 +117,26 @@ func (g *descriptionGen) state(name string, keys []any) map[string]any {
 	for i, k := range keys {
 		if i == 0 || g.r.IntN(4) > 0 {
 			entries = append(entries, map[string]any{"key": k, "value": value()})
+		}
+	}
+	s["entries"] = entries
+	return s
+}
+
+// windowed is a state in the namespaces of windows.
+func (g *descriptionGen) windowed(name string, keys []any) map[string]any {
+	s := g.state(name, keys)
+	if s["kind"] == "aggregating" { // there are no values to choose from
+		s["kind"], s["type"] = "value", "tuple<long,long>"
+	}
+	s["namespace_type"] = "timewindow"
+	entries := []any{}
+	for _, e := range s["entries"].([]any) {
+		e := e.(map[string]any)
+		for w := range 1 + g.r.IntN(3) {
+			start := int64(w)*1000 - 1000
+			window := map[string]any{"window_start": start, "window_end": pick(g, start+1000, start+1, math.MaxInt64)}
+			entries = append(entries, map[string]any{"key": e["key"], "namespace": window, "value": e["value"]})
 		}
 	}
 	s["entries"] = entries

@@ -14,8 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/blobstore"
+	_ "github.com/tidemark/tidemark/blobstore/hdfs"
+	_ "github.com/tidemark/tidemark/blobstore/s3"
 	"github.com/tidemark/tidemark/internal/flinkverify"
 	"github.com/tidemark/tidemark/snapshot"
+	"github.com/tidemark/tidemark/snapshot/stream"
 )
 
 // kind is a way in which a real Flink writes a snapshot, and restores it from a copy.
@@ -44,19 +47,23 @@ var kinds = []kind{
 }
 
 // Every example is written in the kinds of forAll, those of everyKind in all; those of
-// copied are copied from all.
+// copied are copied from all, and converted to a format in which they are restored.
 var (
 	forAll    = map[string]bool{"heap-canonical": true, "heap-checkpoint": true, "rocksdb-canonical": true, "rocksdb-increment": true}
 	everyKind = map[string]bool{"types": true, "map": true, "timers": true, "reducing": true}
 	copied    = map[string]bool{"map": true, "timers": true}
+	converted = map[string]stream.KeyedFormat{"map": stream.CanonicalFormat, "timers": stream.CanonicalFormat, "reducing": stream.HeapFormat}
 )
 
 // testWritten lets a real Flink write each example in each kind of snapshot. Our
 // description of it is that from which it was written, and our backends restore it at
 // another parallelism. Some of each kind are copied to another store and back to
-// another place on disk, the first is removed, and Flink restores the copy.
+// another place on disk, by way of the stores of TIDEMARK_STORES, and some converted; the
+// first is removed, and Flink restores
+// the copy and what it was converted to.
 func testWritten(t *testing.T, f *fixture, flink *flinkverify.Flink) {
 	out := t.TempDir()
+	between := storesBetween(t, f)
 	for _, example := range flinkverify.Examples(t) {
 		name := strings.TrimSuffix(filepath.Base(example), ".json")
 		description, err := os.ReadFile(example)
@@ -79,19 +86,39 @@ func testWritten(t *testing.T, f *fixture, flink *flinkverify.Flink) {
 				for _, backend := range backends {
 					f.restored(t, backend, description, s, 1+int(h.Sum32()%4))
 				}
-				if !copied[name] && !operators {
-					return
+				// Flink restores what lies in from at another place, from is gone then.
+				restore := func(to, flags string) {
+					again := to + "-again"
+					flink.Pass(t, "restore %s %s --out %s %s", to, example, again, strings.ReplaceAll(flags, "{out}", again))
+					changed, err := os.ReadFile(filepath.Join(again, "expected.json"))
+					require.NoError(t, err)
+					f.same(t, changed, f.open(f.at(again)))
 				}
 				to := filepath.Join(out, "to-"+name+"-"+k.name)
-				middle := f.memory()
-				f.copy(t, s, middle)
-				f.copy(t, f.open(middle), f.at(to))
+				format, convert := converted[name]
+				if convert {
+					f.convert(t, s, f.at(to+"-converted"), format)
+				}
+				if copied[name] || operators {
+					at := s
+					for _, store := range between {
+						middle := store.Join("acceptance/" + flink.Version + "/" + name + "-" + k.name)
+						f.copy(t, at, middle)
+						at = f.open(middle)
+					}
+					f.copy(t, at, f.at(to))
+				}
 				require.NoError(t, os.RemoveAll(from))
-				again := filepath.Join(out, "again-"+name+"-"+k.name)
-				flink.Pass(t, "restore %s %s --out %s %s", to, example, again, strings.ReplaceAll(k.restore, "{out}", again))
-				changed, err := os.ReadFile(filepath.Join(again, "expected.json"))
-				require.NoError(t, err)
-				f.same(t, changed, f.open(f.at(again)))
+				if convert {
+					backend := "hashmap"
+					if format == stream.CanonicalFormat && h.Sum32()%8 < 4 {
+						backend = "rocksdb"
+					}
+					restore(to+"-converted", fmt.Sprintf("--backend %s --parallelism %d", backend, 1+h.Sum32()/8%3))
+				}
+				if copied[name] || operators {
+					restore(to, k.restore)
+				}
 			})
 		}
 	}
@@ -104,4 +131,30 @@ func (f *fixture) copy(t *testing.T, s *snapshot.Snapshot, to blobstore.Location
 	v, err := p.Apply(context.Background())
 	require.NoError(t, err)
 	require.True(t, v.OK, "%v", v.Findings)
+}
+
+// convert converts a snapshot, which verifies the result. The records in flight of
+// flink-verify do nothing, so that they may be left out where they have to be.
+func (f *fixture) convert(t *testing.T, s *snapshot.Snapshot, to blobstore.Location, format stream.KeyedFormat) {
+	p, err := snapshot.PlanConvert(context.Background(), s, to, &snapshot.ConvertOptions{Format: format, DropInFlight: format == stream.CanonicalFormat})
+	require.NoError(t, err)
+	made, err := p.Apply(context.Background())
+	require.NoError(t, err)
+	require.True(t, made.Verification.OK, "%v", made.Verification.Findings)
+}
+
+// storesBetween are the stores that copies go through: those that TIDEMARK_STORES
+// names, s3 and hdfs, whose servers have to be there; else memory.
+func storesBetween(t *testing.T, f *fixture) (stores []blobstore.Location) {
+	urls := map[string]string{"s3": "TIDEMARK_TEST_S3_URL", "hdfs": "TIDEMARK_TEST_HDFS_URL"}
+	for _, name := range strings.Fields(os.Getenv("TIDEMARK_STORES")) {
+		require.Contains(t, urls, name, "TIDEMARK_STORES")
+		url := os.Getenv(urls[name])
+		require.NotEmpty(t, url, "TIDEMARK_STORES names %s, but %s is not set", name, urls[name])
+		stores = append(stores, f.at(url))
+	}
+	if len(stores) == 0 {
+		stores = append(stores, f.memory())
+	}
+	return stores
 }
