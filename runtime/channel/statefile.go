@@ -83,8 +83,8 @@ func (a place) compare(b place) int {
 	return cmp.Or(cmp.Compare(out(a), out(b)), cmp.Compare(a.gate, b.gate), cmp.Compare(a.channel, b.channel))
 }
 
-// written is what the file has of a channel.
-type written struct {
+// channelBytes is what the file has of a channel.
+type channelBytes struct {
 	place
 	offsets []int64
 	size    int64 // the lengths included
@@ -93,7 +93,7 @@ type written struct {
 // Write is Capture.Write into the shared file. It returns when all subtasks are
 // done; its error is ErrSharedFile if another one failed.
 func (f *StateFile) Write(ctx context.Context, c *Capture, subtask int32) (*State, error) {
-	channels := map[place]*written{}
+	channels := map[place]*channelBytes{}
 	for {
 		chunks, done, err := c.take()
 		for i := range chunks {
@@ -141,7 +141,7 @@ func (c *Capture) take() (chunks []chunk, done bool, err error) {
 	return chunks, c.inputs && c.emitted && c.awaited == 0, c.aborted
 }
 
-func (f *StateFile) write(k *chunk, channels map[place]*written) error {
+func (f *StateFile) write(k *chunk, channels map[place]*channelBytes) error {
 	if len(k.data) == 0 {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (f *StateFile) write(k *chunk, channels map[place]*written) error {
 	p := place{k.output, k.gate, k.channel}
 	w := channels[p]
 	if w == nil {
-		w = &written{place: p}
+		w = &channelBytes{place: p}
 		channels[p] = w
 	}
 	w.offsets = append(w.offsets, at)
@@ -214,13 +214,13 @@ func (f *StateFile) fail(c *Capture, err error) error {
 }
 
 // state makes the handles of a subtask.
-func (f *StateFile) state(c *Capture, channels map[place]*written, handle metadata.StreamHandle, subtask int32) (*State, error) {
+func (f *StateFile) state(c *Capture, channels map[place]*channelBytes, handle metadata.StreamHandle, subtask int32) (*State, error) {
 	out := &State{}
-	list := make([]*written, 0, len(channels))
+	list := make([]*channelBytes, 0, len(channels))
 	for _, w := range channels {
 		list = append(list, w)
 	}
-	slices.SortFunc(list, func(a, b *written) int { return a.compare(b.place) })
+	slices.SortFunc(list, func(a, b *channelBytes) int { return a.compare(b.place) })
 	for _, w := range list {
 		h := metadata.ChannelHandle{Subtask: subtask, Size: w.size, Delegate: handle}
 		offsets := w.offsets
