@@ -2,7 +2,7 @@ package channel
 
 import (
 	"encoding/binary"
-	"fmt"
+
 	"sync"
 	"testing"
 )
@@ -107,5 +107,3 @@ func BenchmarkRebalance(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mrecords/s")
 }
-
-var _ = fmt.Sprint

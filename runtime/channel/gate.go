@@ -176,7 +176,7 @@ func (g *Gate) PollPriority() (it Item, ok bool, err error) {
 		c := &g.channels[channel]
 		c.inUrgent = false
 		g.mu.Unlock()
-		e, _, ok := c.q.poll(true)
+		e, _, ok := c.q.poll(onlyPriority)
 		if !ok {
 			continue // it was polled with the data
 		}
@@ -254,7 +254,7 @@ func (g *Gate) Poll() (it Item, ok bool, err error) {
 		if c.blocked {
 			continue // Unblock puts it back
 		}
-		e, more, ok := c.q.poll(false)
+		e, more, ok := c.q.poll(anything)
 		if more {
 			g.requeue(channel)
 		}

@@ -219,6 +219,11 @@ func (s *subpartition) flush() {
 
 // nextBuffer takes a buffer for the subpartition, waiting for one if it has to.
 func (p *Partition) nextBuffer(s *subpartition) error {
+	select {
+	case <-p.done:
+		return p.cause()
+	default:
+	}
 	for {
 		left := s.credits.Add(-1)
 		if left == 0 {
@@ -313,14 +318,17 @@ func (p *Partition) Emit(ev Event, priority bool) {
 }
 
 // EmitBarrier sends the barrier of a checkpoint to all subpartitions. An Unaligned
-// one overtakes what was written, which goes to capture. An Aligned one with a
-// timeout takes its place; capture gets what is in front of it if
-// AlignedBarrierTimeout comes before the reader does, and knows when neither will.
-// capture may be nil for others.
+// one overtakes what was written, which goes to capture; so does a ForcedAligned one
+// where this exchange need not be aligned. An Aligned one with a timeout takes its
+// place; capture gets what is in front of it if AlignedBarrierTimeout comes before
+// the reader does, and knows when neither will. Without a capture, which is right
+// for Aligned and AtLeastOnce, no barrier overtakes anything.
 func (p *Partition) EmitBarrier(b event.Barrier, capture *Capture) {
 	b.Options = p.options(b.Options)
-	timed := b.Options.Timeoutable() && capture != nil
-	if timed {
+	if capture == nil && (b.Options.Alignment == event.Unaligned || b.Options.Timeoutable()) {
+		b.Options.Alignment = event.ForcedAligned
+	}
+	if b.Options.Timeoutable() {
 		capture.expectOutputs(len(p.subs))
 		p.mu.Lock()
 		waiting := make([]bool, len(p.subs))
@@ -340,12 +348,7 @@ func (p *Partition) EmitBarrier(b event.Barrier, capture *Capture) {
 			s.q.addEvent(ev)
 			continue
 		}
-		overtaken := s.q.addPriority(ev)
-		if capture != nil {
-			capture.addOutput(p.index, i, overtaken)
-		} else {
-			releaseViews(overtaken)
-		}
+		capture.addOutput(p.index, i, s.q.addPriority(ev))
 	}
 }
 
@@ -411,8 +414,8 @@ func (t *timedOnes) giveUp() {
 	}
 }
 
-// Cancel ends a wait of the writer, and all later ones, with an error that wraps
-// cause. Any goroutine may call it.
+// Cancel ends a wait of the writer, and its next buffer, with an error that wraps
+// cause; nil is ErrCancelled. Any goroutine may call it.
 func (p *Partition) Cancel(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,6 +31,7 @@ type entry struct {
 	event       *Event
 	overtaken   []view // data that the event overtook in this queue, retained
 	timeoutable bool
+	urgent      bool // it was polled from among those with priority
 }
 
 func (q *queue) at(i int) *entry { return &q.entries[(q.head+i)&(len(q.entries)-1)] }
@@ -188,17 +189,27 @@ func (q *queue) convert(id int64, keep bool) (overtaken []view, ok bool) {
 	return nil, false
 }
 
-// poll takes the next entry; onlyPriority leaves data and aligned events. more says
-// that there is something behind it, morePriority that it has priority.
-func (q *queue) poll(onlyPriority bool) (e entry, more, ok bool) {
+// what says which entries a poll takes.
+type what uint8
+
+const (
+	anything     what = iota
+	onlyPriority      // leaves data and what is behind it
+	noData            // leaves data: a sender has no credit for it
+)
+
+// poll takes the next entry; more says that there is something behind it, or that
+// something was left.
+func (q *queue) poll(take what) (e entry, more, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.n == 0 || onlyPriority && q.priority == 0 {
+	if q.n == 0 || take == onlyPriority && q.priority == 0 || take == noData && q.at(0).seg != nil {
 		return entry{}, q.n > 0, false
 	}
 	e = q.removeAt(0)
 	if q.priority > 0 {
 		q.priority--
+		e.urgent = true
 	} else if e.timeoutable && q.left != nil {
 		q.left(e.event.Barrier.ID)
 	}
@@ -208,6 +219,26 @@ func (q *queue) poll(onlyPriority bool) (e entry, more, ok bool) {
 		q.ended()
 	}
 	return e, q.n > 0, true
+}
+
+// receivePriority is addPriority at the reader's end of a transport: what the event
+// overtook there comes with it.
+func (q *queue) receivePriority(ev *Event) {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return
+	}
+	e := entry{event: ev}
+	if ev.Kind == Barrier {
+		e.overtaken = q.dataBefore(q.n)
+	}
+	q.insert(q.priority, e)
+	q.priority++
+	q.mu.Unlock()
+	if q.notify != nil {
+		q.notify(true)
+	}
 }
 
 // close drops what is in the queue and takes nothing more.
