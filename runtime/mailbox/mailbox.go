@@ -79,7 +79,7 @@ const interrupt = 1 << 40
 // New makes an open mailbox.
 func New() *Mailbox {
 	m := &Mailbox{wake: make(chan struct{}, 1)}
-	m.ctl.m = m
+	m.ctl.m, m.ctl.suspension.m = m, m
 	return m
 }
 

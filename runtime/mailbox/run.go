@@ -32,7 +32,6 @@ type Suspension struct {
 func (c *Controller) Suspend() *Suspension {
 	if !c.suspended {
 		c.suspended = true
-		c.suspension.m = c.m
 		c.suspension.resumed.Store(false)
 	}
 	return &c.suspension

@@ -76,8 +76,6 @@ type Node struct {
 	Coordinator func() Coordinator
 
 	noChaining bool
-	// startsChain: the operator is never chained to what is in front of it.
-	startsChain bool
 }
 
 // Edge connects two operators.
@@ -89,14 +87,15 @@ type Edge struct {
 	Input    int
 	Exchange Exchange
 	// Codec of the records, if they travel between tasks.
-	Codec task.Codec
+	Codec  task.Codec
+	serErr error
 }
 
 // Chained reports whether both ends of the edge run in the same task: Flink's
 // conditions.
 func (e *Edge) Chained() bool {
 	return e.Exchange == Forward && e.From.Parallelism == e.To.Parallelism && e.From.MaxParallelism == e.To.MaxParallelism &&
-		!e.To.noChaining && !e.From.noChaining && !e.To.startsChain && len(e.To.In) == 1
+		!e.To.noChaining && !e.From.noChaining && len(e.To.In) == 1
 }
 
 // Option changes an operator.
@@ -152,8 +151,8 @@ type Stream[T any] struct {
 	exchange Exchange
 	ser      serializer.Serializer[T]
 	serErr   error
-	// group gives the key group of a record, for Hash.
-	group func(maxParallelism int) (func(T) int, error)
+	// group makes what gives the key group of a record, for Hash.
+	group func(maxParallelism int) func(T) int
 }
 
 func newStream[T any](j *Job, n *Node, tag string) *Stream[T] {
@@ -215,34 +214,10 @@ func (s *Stream[T]) into(n *Node, input int) {
 		if e.Exchange == Forward && o.node.Parallelism != n.Parallelism {
 			e.Exchange = Rebalance
 		}
-		c := task.NewCodec(s.ser, nil)
-		if s.group != nil {
-			group, err := s.group(n.MaxParallelism)
-			if err != nil {
-				s.job.fail(n, err)
-			}
-			c = task.NewCodec(s.ser, group)
-		}
-		e.Codec = c
+		e.Codec, e.serErr = task.NewCodec(s.ser, s.group), s.serErr
 		o.node.Out = append(o.node.Out, e)
 		n.In = append(n.In, e)
-		if s.serErr != nil {
-			n.startsChain = n.startsChain && true
-		}
 	}
-	if s.serErr != nil && !chainable(n) {
-		s.job.fail(n, fmt.Errorf("its input has no serializer, see Stream.As: %w", s.serErr))
-	}
-}
-
-// chainable is what can be said before the whole graph is known.
-func chainable(n *Node) bool {
-	for _, e := range n.In {
-		if !e.Chained() {
-			return false
-		}
-	}
-	return true
 }
 
 // Check gives what is wrong with the job and assigns operator IDs. Package runtime
@@ -263,6 +238,11 @@ func (j *Job) Check() error {
 		}
 		uids[key] = n
 		n.ID = metadata.OperatorIDFromUID(key)
+		for _, e := range n.In {
+			if e.serErr != nil && !e.Chained() {
+				errs = append(errs, fmt.Errorf("operator %s: its input has no serializer, see Stream.As: %w", n.Name, e.serErr))
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

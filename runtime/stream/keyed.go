@@ -20,12 +20,12 @@ type Keyed[K comparable, T any] struct {
 func KeyBy[K comparable, T any](in *Stream[T], key serializer.Serializer[K], of func(T) K) *Keyed[K, T] {
 	s := *in
 	s.exchange = Hash
-	s.group = func(max int) (func(T) int, error) {
-		hash, err := serializer.HashFunc(key, nil)
-		if err != nil {
-			return nil, err
-		}
-		return func(v T) int { return serializer.AssignKeyGroup(hash(of(v)), max) }, nil
+	hash, err := serializer.HashFunc(key, nil)
+	if err != nil {
+		s.job.errs = append(s.job.errs, fmt.Errorf("key of a stream: %w", err))
+	}
+	s.group = func(max int) func(T) int {
+		return func(v T) int { return serializer.AssignKeyGroup(hash(of(v)), max) }
 	}
 	return &Keyed[K, T]{&s, key, of}
 }

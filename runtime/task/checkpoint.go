@@ -202,6 +202,10 @@ func (t *Task) checkpoint(b event.Barrier, startDelay time.Duration) error {
 	// the state of one behind it.
 	parts := make([]*frozen, len(t.chain))
 	for i := len(t.chain) - 1; i >= 0; i-- {
+		if t.d.FinishedBefore {
+			parts[i] = &frozen{place: t.chain[i].env.Place, groups: t.chain[i].env.KeyGroups(), raw: &Snapshotting{}}
+			continue
+		}
 		f, err := freeze(t.ctx, t.chain[i].op, t.chain[i].env, b)
 		if err != nil {
 			for _, p := range parts {
@@ -320,13 +324,21 @@ func (t *Task) write(ctx context.Context, b event.Barrier, parts []*frozen, capt
 	return states, m, nil
 }
 
+// live are the operators that were opened.
+func (t *Task) live() []link {
+	if t.d.FinishedBefore {
+		return nil
+	}
+	return t.chain
+}
+
 // NotifyComplete says that a checkpoint is complete.
 func (t *Task) NotifyComplete(id int64) {
 	_ = t.mail.Put(mailbox.Mail{Name: fmt.Sprintf("checkpoint %d complete", id), Run: func() error { return t.completed(id) }})
 }
 
 func (t *Task) completed(id int64) error {
-	for i := range t.chain {
+	for i := range t.live() {
 		l := &t.chain[i]
 		if l.env.slot.keyed != nil {
 			l.env.slot.keyed.Confirmed(id)
@@ -367,7 +379,7 @@ func (t *Task) abortedMail(id int64) error {
 		t.stopping = 0
 		t.wake()
 	}
-	for i := range t.chain {
+	for i := range t.live() {
 		l := &t.chain[i]
 		if l.env.slot.keyed != nil {
 			l.env.slot.keyed.Aborted(id)

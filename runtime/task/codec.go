@@ -28,22 +28,22 @@ type Codec interface {
 	input(in any, channels int) *inputEnd
 	// keyGroup makes the function that finds the key group of an element, tag first,
 	// for the redistribution of channel state; nil for records without key.
-	keyGroup() func(element []byte) (int, error)
+	keyGroup(maxParallelism int) func(element []byte) (int, error)
 }
 
-// NewCodec makes a codec with a serializer. group finds the key group of a record, in
-// an exchange by key.
-func NewCodec[T any](s serializer.Serializer[T], group func(T) int) Codec {
+// NewCodec makes a codec with a serializer. group makes, for a max parallelism, what
+// finds the key group of a record; it is nil for an exchange without keys.
+func NewCodec[T any](s serializer.Serializer[T], group func(maxParallelism int) func(T) int) Codec {
 	return &codec[T]{s, group}
 }
 
 type codec[T any] struct {
 	ser   serializer.Serializer[T]
-	group func(T) int
+	group func(maxParallelism int) func(T) int
 }
 
 func (c *codec[T]) output(p *channel.Partition, r Route, subtask, maxParallelism int) any {
-	o := &output[T]{p: p, ser: c.ser, group: c.group, next: subtask % p.Subpartitions()}
+	o := &output[T]{p: p, ser: c.ser, next: subtask % p.Subpartitions()}
 	n := p.Subpartitions()
 	switch {
 	case r == RouteBroadcast && n > 1:
@@ -51,6 +51,7 @@ func (c *codec[T]) output(p *channel.Partition, r Route, subtask, maxParallelism
 	case n == 1:
 		return Input[T](&forwardOutput[T]{*o})
 	case r == RouteHash:
+		o.group = c.group(maxParallelism)
 		o.targets = make([]int32, maxParallelism)
 		for g := range o.targets {
 			o.targets[g] = int32(serializer.SubtaskOf(g, n, maxParallelism))
@@ -257,10 +258,11 @@ func badElement(_ []byte, format string, args ...any) error {
 	return &damage.Error{Offset: -1, Field: "stream element", Detail: fmt.Sprintf(format, args...), Err: damage.ErrCorrupt}
 }
 
-func (c *codec[T]) keyGroup() func(element []byte) (int, error) {
+func (c *codec[T]) keyGroup(maxParallelism int) func(element []byte) (int, error) {
 	if c.group == nil {
 		return nil
 	}
+	group := c.group(maxParallelism)
 	return func(e []byte) (int, error) {
 		if len(e) == 0 {
 			return 0, badElement(e, "has no bytes")
@@ -276,6 +278,6 @@ func (c *codec[T]) keyGroup() func(element []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		return c.group(v), nil
+		return group(v), nil
 	}
 }

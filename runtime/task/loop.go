@@ -75,6 +75,9 @@ func (t *Task) stepSource(c *mailbox.Controller) (bool, error) {
 		t.rest(c)
 		return false, nil
 	}
+	if t.d.FinishedBefore {
+		return true, t.endOfData(c, true)
+	}
 	t.woken.Store(false)
 	r, err := t.source.Poll()
 	if err != nil {
@@ -203,7 +206,14 @@ func (t *Task) endOfData(c *mailbox.Controller, drain bool) error {
 	if t.finished {
 		return nil
 	}
-	if drain {
+	switch {
+	case t.d.FinishedBefore:
+		for _, o := range t.d.Outputs {
+			if err := o.Partition.Broadcast(channel.AppendWatermark(nil, MaxWatermark)); err != nil {
+				return err
+			}
+		}
+	case drain:
 		if t.source != nil {
 			if err := t.source.(interface{ End() error }).End(); err != nil {
 				return err

@@ -32,6 +32,9 @@ type Descriptor struct {
 
 	State    *StateOptions
 	Restored *Restored // nil for a fresh start
+	// FinishedBefore: in the restored snapshot the whole vertex had finished. The task
+	// only says so to those behind it.
+	FinishedBefore bool
 	// Checkpoints are taken, so that at the end of its input the task waits for one.
 	Checkpoints bool
 	AtLeastOnce bool
@@ -75,7 +78,9 @@ type OutputDescriptor struct {
 	Operator  int
 	Tag       string
 	Route     Route
-	Codec     Codec
+	// MaxParallelism of the receivers.
+	MaxParallelism int
+	Codec          Codec
 }
 
 // Owner is the task's manager.
@@ -129,9 +134,11 @@ type Task struct {
 	stopFlush  func()
 
 	// Life, in the task's goroutine.
-	opened       int  // operators, from the tail
-	finished     bool // Finish was called: no record comes or goes
-	dataEnds     int  // channels whose data has ended
+	opened       int // operators, from the tail
+	running      bool
+	early        []coordinatorEvent // sent before the task was running, when it could get no answer
+	finished     bool               // Finish was called: no record comes or goes
+	dataEnds     int                // channels whose data has ended
 	drained      bool
 	stopping     int64 // a savepoint after which the task ends; 0 is none
 	finalAt      int64 // the first checkpoint after finished
@@ -140,6 +147,11 @@ type Task struct {
 
 	checkpoints checkpoints
 	async       sync.WaitGroup
+}
+
+type coordinatorEvent struct {
+	op   metadata.OperatorID
+	data []byte
 }
 
 // link is an operator in the chain.
@@ -197,6 +209,11 @@ func (t *Task) Run(ctx context.Context) (err error) {
 		return t.cause(err)
 	}
 	t.d.Owner.Running(t.d.Task)
+	t.running = true
+	for _, m := range t.early {
+		t.d.Owner.ToCoordinator(t.d.Task, m.op, m.data)
+	}
+	t.early = nil
 	return t.cause(t.guard(func() error { return t.mail.Run(ctx, t.action) }))
 }
 
@@ -244,7 +261,7 @@ func (t *Task) open() error {
 		t.chain[w.From].op.Connect(w.Tag, t.chain[w.To].op.Input(w.Input))
 	}
 	for _, o := range t.d.Outputs {
-		t.chain[o.Operator].op.Connect(o.Tag, o.Codec.output(o.Partition, o.Route, int(t.d.Task.Subtask), t.d.MaxParallelism))
+		t.chain[o.Operator].op.Connect(o.Tag, o.Codec.output(o.Partition, o.Route, int(t.d.Task.Subtask), o.MaxParallelism))
 	}
 	t.bases = []int{0}
 	for _, in := range t.d.Inputs {
@@ -259,6 +276,10 @@ func (t *Task) open() error {
 	}
 	if len(t.inputs) > 0 {
 		t.handler = barrier.New(barrier.Options{Channels: t.bases[len(t.inputs)], AtLeastOnce: t.d.AtLeastOnce})
+	}
+	if t.d.FinishedBefore {
+		t.armFlush()
+		return nil
 	}
 	for i := n - 1; i >= 0; i-- {
 		t.opened++
@@ -373,6 +394,10 @@ func (t *Task) execute(f func() error) {
 
 // toCoordinator implements host.
 func (t *Task) toCoordinator(op metadata.OperatorID, data []byte) error {
+	if !t.running {
+		t.early = append(t.early, coordinatorEvent{op, data})
+		return nil
+	}
 	t.d.Owner.ToCoordinator(t.d.Task, op, data)
 	return nil
 }

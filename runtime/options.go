@@ -1,0 +1,157 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/incremental"
+	"github.com/tidemark/tidemark/runtime/checkpoint"
+	"github.com/tidemark/tidemark/runtime/event"
+	"github.com/tidemark/tidemark/runtime/task"
+	"github.com/tidemark/tidemark/snapshot"
+)
+
+// Options are how a job is run. Nil is the default: without checkpoints, so that a
+// failure ends the job.
+type Options struct {
+	// Checkpoints is the URL of the folder below which the job's checkpoints go; ""
+	// is none.
+	Checkpoints string
+	// JobID names the job's folder there: 32 hex digits; "" is a random one.
+	JobID string
+	// Pool opens stores; nil is one for local files and memory.
+	Pool *blobstore.Pool
+	// Interval between checkpoints; 0 is none but those that are asked for.
+	Interval time.Duration
+	// MinPause between the end of a checkpoint and the next.
+	MinPause time.Duration
+	// Timeout of a checkpoint; 0 is ten minutes.
+	Timeout time.Duration
+	// MaxConcurrent checkpoints; 0 is 1.
+	MaxConcurrent int
+	// TolerableFailures of checkpoints in a row; the job fails at one more.
+	TolerableFailures int
+	// Retained completed checkpoints; 0 is 1.
+	Retained int
+	// Mode of barriers; the default is Aligned.
+	Mode Mode
+	// AlignedTimeout makes Aligned checkpoints unaligned after a time; 0 is never.
+	AlignedTimeout time.Duration
+	// Delete says at which ends of a job its checkpoints are deleted; none by default.
+	Delete []checkpoint.JobStatus
+
+	// Restore is the URL of the snapshot that the job starts from; "" is none.
+	Restore string
+	// RestoreMode says whose that snapshot is then; the default is CLAIM.
+	RestoreMode incremental.RestoreMode
+	// AllowNonRestored starts a job that lacks operators with state in the snapshot.
+	AllowNonRestored bool
+
+	// Restart decides about failures; nil restarts without end, after a second, if
+	// there are checkpoints, and never otherwise.
+	Restart RestartStrategy
+	// CancelTimeout is after how long a task that does not end is reported; 0 is 30 s.
+	CancelTimeout time.Duration
+
+	// State of the tasks.
+	State task.StateOptions
+	// FlushInterval is Flink's execution.buffer-timeout; 0 is 100 ms.
+	FlushInterval time.Duration
+	// ChannelMemory bounds the bytes of buffers between tasks; 0 is no bound.
+	ChannelMemory int64
+
+	// Log is told of what happens; nil is nobody.
+	Log *slog.Logger
+}
+
+// Mode is how barriers travel.
+type Mode uint8
+
+// Modes.
+const (
+	Aligned Mode = iota
+	Unaligned
+	AtLeastOnce
+)
+
+// RestartStrategy decides whether and when a job is restarted.
+type RestartStrategy interface {
+	// Failed is told of a failure at a time, in milliseconds of the epoch.
+	Failed(now int64) (delay time.Duration, restart bool)
+}
+
+// FixedDelay restarts so many times, after a delay: Flink's strategy of that name.
+func FixedDelay(attempts int, delay time.Duration) RestartStrategy {
+	return &fixedDelay{attempts, delay}
+}
+
+type fixedDelay struct {
+	left  int
+	delay time.Duration
+}
+
+func (f *fixedDelay) Failed(int64) (time.Duration, bool) {
+	f.left--
+	return f.delay, f.left >= 0
+}
+
+type always struct{}
+
+func (always) Failed(int64) (time.Duration, bool) { return time.Second, true }
+
+type never struct{}
+
+func (never) Failed(int64) (time.Duration, bool) { return 0, false }
+
+// NoRestart ends a job with its first failure.
+func NoRestart() RestartStrategy { return never{} }
+
+func (o *Options) fill() error {
+	if o.Checkpoints == "" && (o.Interval > 0 || o.Mode != Aligned) {
+		return errors.New("an interval or mode of checkpoints is set, but no folder for them")
+	}
+	if o.JobID == "" {
+		o.JobID = snapshot.NewJobID()
+	}
+	if o.Pool == nil {
+		o.Pool = blobstore.NewPool(nil, nil)
+	}
+	if o.Restart == nil {
+		o.Restart = RestartStrategy(never{})
+		if o.Interval > 0 {
+			o.Restart = always{}
+		}
+	}
+	if o.CancelTimeout <= 0 {
+		o.CancelTimeout = 30 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if o.Delete == nil {
+		o.Delete = []checkpoint.JobStatus{}
+	}
+	return nil
+}
+
+func (o *Options) core() (checkpoint.Options, error) {
+	c := checkpoint.Options{
+		IntervalMillis: o.Interval.Milliseconds(), MinPauseMillis: o.MinPause.Milliseconds(), TimeoutMillis: o.Timeout.Milliseconds(),
+		MaxConcurrent: o.MaxConcurrent, TolerableFailures: o.TolerableFailures, Retained: o.Retained, Discard: o.Delete,
+	}
+	switch o.Mode {
+	case Aligned:
+		c.Alignment, c.AlignedTimeoutMillis = event.Aligned, o.AlignedTimeout.Milliseconds()
+	case Unaligned:
+		c.Alignment = event.Unaligned
+	case AtLeastOnce:
+		c.Alignment = event.AtLeastOnce
+	default:
+		return c, fmt.Errorf("mode %d of checkpoints is not known", o.Mode)
+	}
+	return c, nil
+}
