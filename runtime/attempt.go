@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/runtime/task"
+	"github.com/tidemark/tidemark/snapshot"
 )
 
 // TaskError is the failure of a task.
@@ -37,82 +39,83 @@ func (e *CancelError) Error() string {
 	return fmt.Sprintf("%d tasks cannot be cancelled: %v", len(e.Tasks), e.Tasks)
 }
 
-// deploy starts an attempt: channels, coordinators, tasks.
+// deploy starts an attempt: state is restored, channels and tasks are made.
 func (e *Execution) deploy() {
-	if e.Status().Ended() || e.Status() == Canceling || e.Status() == Failing {
+	if e.Status() != Created && e.Status() != Restarting {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &run{tasks: map[event.Task]*running{}, cancel: cancel, coordinators: map[metadata.OperatorID]stream.Coordinator{}, ended: map[event.Task]bool{}}
+	r := &run{tasks: map[event.Task]*running{}, cancel: cancel, dataEnds: map[event.Task]bool{}}
 	e.run = r
+	// A failure from here on is one of this attempt.
+	e.setStatus(Running)
 	if err := e.build(ctx, r); err != nil {
-		e.failed(err)
+		e.failForGood(err)
 		return
 	}
+	e.mu.Lock()
+	clear(e.current)
 	for id, x := range r.tasks {
-		r.left++
-		e.handle(checkpoint.Event{Kind: checkpoint.EvTask, Task: id, State: checkpoint.TaskCreated})
+		e.current[id] = x.t
+	}
+	e.mu.Unlock()
+	r.left = len(r.tasks)
+	for id, x := range r.tasks {
+		e.coordinator.TaskState(id, checkpoint.TaskCreated, nil)
 		go func() {
 			err := x.t.Run(ctx)
 			e.inbox.put(func() { e.taskEnded(r, id, err) })
 		}()
 	}
-	e.setStatus(Running)
 }
 
-// build makes what an attempt consists of. Nothing runs but coordinators.
-func (e *Execution) build(ctx context.Context, r *run) error {
-	made := map[*exchange]*ends{}
+// build makes what an attempt consists of. Nothing of it runs yet. A checkpoint that
+// cannot be read fails the job: an older one in its place would be a silent loss.
+func (e *Execution) build(ctx context.Context, r *run) (err error) {
+	if e.restored, err = e.coordinator.Restore(ctx, e.from, e.plan.fixedMax); err != nil {
+		return err
+	}
+	e.state = nil
+	if e.restored != nil {
+		e.state = task.NewRestored(e.restored.Snapshot)
+		for i, v := range e.plan.vertices {
+			v.max = int(e.restored.MaxParallelism[i])
+		}
+	}
+	made := map[*exchange]*madeExchange{}
 	for _, v := range e.plan.vertices {
 		for i, x := range v.inputs {
-			p := 0
-			for x.from.outputs[p] != x {
-				p++
-			}
+			p := slices.Index(x.from.outputs, x)
 			c, err := x.connect(e.channels, p, i)
 			if err != nil {
 				return err
 			}
-			made[x] = c
+			made[x] = &madeExchange{c, p, i}
 			r.ends = append(r.ends, c)
 		}
 	}
 	name := uuid.NewString()
 	for _, v := range e.plan.vertices {
-		for _, n := range v.nodes {
-			if n.Coordinator == nil {
-				continue
-			}
-			c := n.Coordinator()
-			r.coordinators[n.ID] = c
-			r.order = append(r.order, n.ID)
-			if err := c.Start(&coordinatorContext{e, r, n}, e.coordinatorState(n.ID)); err != nil {
-				return fmt.Errorf("coordinator of operator %s: %w", n.Name, err)
-			}
-		}
 		for s := range v.parallelism() {
-			t := e.task(v, s, name, made)
+			t, err := e.task(v, s, name, made)
+			if err != nil {
+				return err
+			}
 			r.tasks[t.ID()] = &running{t: t, name: v.name()}
 		}
 	}
 	return nil
 }
 
-func (e *Execution) coordinatorState(op metadata.OperatorID) []byte {
-	o := e.restored.Operator(op)
-	if o == nil {
-		return nil
-	}
-	if h, ok := o.Coordinator.(*metadata.ByteStreamHandle); ok && h != nil {
-		return h.Data
-	}
-	return nil
+type madeExchange struct {
+	*ends
+	partition, gate int
 }
 
 // task makes a task of a vertex.
-func (e *Execution) task(v *vertex, subtask int, run string, made map[*exchange]*ends) *task.Task {
+func (e *Execution) task(v *vertex, subtask int, run string, made map[*exchange]*madeExchange) (*task.Task, error) {
 	d := task.Descriptor{Task: v.task(subtask, e.attempt), Name: v.name(), Parallelism: v.parallelism(), MaxParallelism: v.max, Run: run,
-		State: &e.opts.State, Restored: e.restored, FinishedBefore: e.finishedBefore(v), Checkpoints: e.opts.Interval > 0, AtLeastOnce: e.opts.Mode == AtLeastOnce,
+		State: &e.opts.State, Restored: e.state, FinishedBefore: e.finishedBefore(v), Checkpoints: e.opts.Interval > 0, AtLeastOnce: e.opts.Mode == AtLeastOnce,
 		FlushMillis: e.opts.FlushInterval.Milliseconds(), Writer: e.writer, Owner: (*owner)(e)}
 	index := map[*stream.Node]int{}
 	for i, n := range v.nodes {
@@ -125,47 +128,48 @@ func (e *Execution) task(v *vertex, subtask int, run string, made map[*exchange]
 		}
 	}
 	for _, x := range v.inputs {
-		d.Inputs = append(d.Inputs, task.InputDescriptor{Gate: made[x].gates[subtask], Operator: index[x.edge.To], Input: x.edge.Input, Codec: x.edge.Codec})
+		in := task.InputDescriptor{Gate: made[x].gates[subtask], Operator: index[x.edge.To], Input: x.edge.Input, Codec: x.edge.Codec}
+		if e.restored != nil {
+			r, err := x.recovery(e.restored.Snapshot, made[x].partition, made[x].gate, subtask)
+			if err != nil {
+				return nil, err
+			}
+			in.Recovery = r
+		}
+		d.Inputs = append(d.Inputs, in)
 	}
 	for _, x := range v.outputs {
 		d.Outputs = append(d.Outputs, task.OutputDescriptor{Partition: made[x].partitions[subtask], Operator: index[x.edge.From], Tag: x.edge.Tag,
 			Route: x.route(), MaxParallelism: x.to.max, Codec: x.edge.Codec})
 	}
-	return task.New(d)
+	return task.New(d), nil
 }
 
 func (e *Execution) finishedBefore(v *vertex) bool {
-	if e.restored == nil {
-		return false
-	}
-	for i, x := range e.plan.vertices {
-		if x == v && i < len(e.finishedVertices) {
-			return e.finishedVertices[i]
-		}
-	}
-	return false
+	return e.restored != nil && e.restored.FinishedVertices[slices.Index(e.plan.vertices, v)]
 }
 
-// owner is the Execution as its tasks see it: they call it from their goroutines.
+// writer gives a task the place of a checkpoint.
+func (e *Execution) writer(b event.Barrier) (*snapshot.Writer, error) {
+	return e.coordinator.Writer(b.ID)
+}
+
+// owner is the Execution as its tasks and its coordinator see it: they call it from
+// their goroutines.
 type owner Execution
 
 // Running implements task.Owner.
 func (o *owner) Running(t event.Task) {
 	e := (*Execution)(o)
+	e.coordinator.TaskState(t, checkpoint.TaskRunning, nil)
 	e.inbox.put(func() { e.taskRunning(t) })
 }
 
 // Ack implements task.Owner.
-func (o *owner) Ack(a event.Ack) {
-	e := (*Execution)(o)
-	e.inbox.put(func() { e.handle(checkpoint.Event{Kind: checkpoint.EvAck, Ack: &a}) })
-}
+func (o *owner) Ack(a event.Ack) { o.coordinator.Acknowledge(a) }
 
 // Decline implements task.Owner.
-func (o *owner) Decline(d event.Decline) {
-	e := (*Execution)(o)
-	e.inbox.put(func() { e.handle(checkpoint.Event{Kind: checkpoint.EvDecline, Decline: &d}) })
-}
+func (o *owner) Decline(d event.Decline) { o.coordinator.Decline(d) }
 
 // EndOfData implements task.Owner.
 func (o *owner) EndOfData(t event.Task) {
@@ -175,65 +179,65 @@ func (o *owner) EndOfData(t event.Task) {
 
 // ToCoordinator implements task.Owner.
 func (o *owner) ToCoordinator(t event.Task, op metadata.OperatorID, data []byte) {
-	e := (*Execution)(o)
-	e.inbox.put(func() {
-		if c := e.coordinator(op); c != nil && t.Attempt == e.attempt {
-			e.check(op, c.Event(int(t.Subtask), data))
-		}
-	})
+	o.coordinator.OperatorEvent(t, op, data)
 }
 
-func (e *Execution) coordinator(op metadata.OperatorID) stream.Coordinator {
-	if e.run == nil {
-		return nil
-	}
-	return e.run.coordinators[op]
+func (o *owner) task(t event.Task) *task.Task {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.current[t]
 }
 
-// check fails the job with an error of a coordinator.
-func (e *Execution) check(op metadata.OperatorID, err error) {
-	if err != nil {
-		e.failed(fmt.Errorf("coordinator of operator %s: %w", op, err))
-	}
-}
-
-// coordinatorContext is what a coordinator has of the job.
-type coordinatorContext struct {
-	e *Execution
-	r *run
-	n *stream.Node
-}
-
-// Parallelism implements stream.CoordinatorContext.
-func (c *coordinatorContext) Parallelism() int { return c.n.Parallelism }
-
-// Send implements stream.CoordinatorContext. It is called in the job's goroutine
-// mostly, while the checkpoint core may be at work: so it goes by the inbox.
-func (c *coordinatorContext) Send(subtask int, data []byte) {
-	c.e.inbox.put(func() {
-		if c.e.run == c.r {
-			c.e.handle(checkpoint.Event{Kind: checkpoint.EvSend, Operator: c.n.ID, Subtask: int32(subtask), Data: data})
-		}
-	})
-}
-
-// Execute implements stream.CoordinatorContext.
-func (c *coordinatorContext) Execute(f func() error) {
-	c.e.inbox.put(func() {
-		if c.e.run == c.r {
-			c.e.check(c.n.ID, f())
-		}
-	})
-}
-
-func (e *Execution) taskRunning(t event.Task) {
-	if e.run == nil || e.run.tasks[t] == nil {
+// Trigger implements checkpoint.Tasks.
+func (o *owner) Trigger(t event.Task, b event.Barrier) {
+	if x := o.task(t); x != nil {
+		x.Trigger(b)
 		return
 	}
-	e.handle(checkpoint.Event{Kind: checkpoint.EvTask, Task: t, State: checkpoint.TaskRunning})
-	if !e.started && e.opts.Interval > 0 {
-		e.started = true
-		e.handle(checkpoint.Event{Kind: checkpoint.EvStart, Delay: e.opts.Interval.Milliseconds()})
+	o.coordinator.Decline(event.Decline{ID: b.ID, Task: t, Reason: event.DeclinedTaskNotReady})
+}
+
+// NotifyComplete implements checkpoint.Tasks.
+func (o *owner) NotifyComplete(t event.Task, id int64) {
+	if x := o.task(t); x != nil {
+		x.NotifyComplete(id)
+	}
+}
+
+// NotifyAborted implements checkpoint.Tasks.
+func (o *owner) NotifyAborted(t event.Task, id int64) {
+	if x := o.task(t); x != nil {
+		x.NotifyAborted(id)
+	}
+}
+
+// OperatorEvent implements checkpoint.Tasks.
+func (o *owner) OperatorEvent(t event.Task, op metadata.OperatorID, data []byte) {
+	if x := o.task(t); x != nil {
+		x.OperatorEvent(op, data)
+	}
+}
+
+// Fail implements checkpoint.Tasks.
+func (o *owner) Fail(err error, fatal bool) {
+	e := (*Execution)(o)
+	e.inbox.put(func() {
+		if fatal {
+			e.failForGood(err)
+		} else {
+			e.failed(err)
+		}
+	})
+}
+
+// taskRunning begins periodic checkpoints once all tasks run.
+func (e *Execution) taskRunning(t event.Task) {
+	r := e.run
+	if r == nil || r.tasks[t] == nil {
+		return
+	}
+	if r.ready++; r.ready == len(r.tasks) && e.opts.Interval > 0 {
+		e.coordinator.StartPeriodic()
 	}
 }
 
@@ -244,10 +248,12 @@ func (e *Execution) endOfData(t event.Task) {
 	if r == nil || r.tasks[t] == nil {
 		return
 	}
-	r.ended[t] = true
-	if len(r.ended) == len(r.tasks) && e.opts.Interval > 0 && e.Status() == Running {
-		e.nextRequest++
-		e.handle(checkpoint.Event{Kind: checkpoint.EvTrigger, Request: &checkpoint.Request{Number: e.nextRequest}})
+	r.dataEnds[t] = true
+	if len(r.dataEnds) == len(r.tasks) && e.opts.Interval > 0 && e.Status() == Running {
+		e.background.Go(func() {
+			// If it fails the next periodic one will do.
+			_, _ = e.coordinator.Trigger(context.Background(), event.Checkpoint, event.None, "")
+		})
 	}
 }
 
@@ -256,17 +262,20 @@ func (e *Execution) taskEnded(r *run, id event.Task, err error) {
 	r.left--
 	x := r.tasks[id]
 	x.finished = true
+	e.mu.Lock()
+	if e.current[id] == x.t {
+		delete(e.current, id)
+	}
+	e.mu.Unlock()
 	state := checkpoint.TaskFinished
 	if err != nil {
 		state = checkpoint.TaskFailed
 	}
-	if e.run == r {
-		e.handle(checkpoint.Event{Kind: checkpoint.EvTask, Task: id, State: state, Err: err})
-	}
+	e.coordinator.TaskState(id, state, err)
 	if err != nil && !errors.Is(err, errAttemptOver) {
 		e.failed(&TaskError{Name: x.name, Subtask: int(id.Subtask), Attempt: int(id.Attempt), Err: err})
 	}
-	if r.left == 0 {
+	if r.left == 0 && e.run == r {
 		e.runEnded(r)
 	}
 }
@@ -276,61 +285,45 @@ var errAttemptOver = errors.New("the attempt of the job is over")
 
 // runEnded is the end of all tasks of an attempt.
 func (e *Execution) runEnded(r *run) {
-	e.dispose(r)
-	switch e.Status() {
-	case Running:
-		e.setStatus(Finished)
-		e.handle(checkpoint.Event{Kind: checkpoint.EvShutdown, Status: checkpoint.JobFinished})
-	case Canceling:
-		e.setStatus(Canceled)
-		e.handle(checkpoint.Event{Kind: checkpoint.EvShutdown, Status: checkpoint.JobCanceled})
-	case Failing:
-		e.setStatus(Failed)
-		e.handle(checkpoint.Event{Kind: checkpoint.EvShutdown, Status: checkpoint.JobFailed})
-	case Restarting:
-		e.maybeRestart()
-	}
-}
-
-// dispose frees what an attempt has.
-func (e *Execution) dispose(r *run) {
 	if r.watchdog != nil {
 		r.watchdog.Stop()
-	}
-	for _, op := range r.order {
-		if err := r.coordinators[op].Close(); err != nil {
-			e.opts.Log.Warn("coordinator", "operator", op, "error", err)
-		}
 	}
 	for _, c := range r.ends {
 		c.close()
 	}
 	r.cancel(nil)
 	e.run = nil
+	switch e.Status() {
+	case Running:
+		e.end(Finished)
+	case Canceling:
+		e.end(Canceled)
+	case Failing:
+		e.end(Failed)
+	case Restarting:
+		e.maybeRestart()
+	}
 }
 
 // cancelRun cancels the tasks of the attempt. Those that do not end are reported.
 func (e *Execution) cancelRun() {
 	r := e.run
-	if r == nil || !r.cancelled.IsZero() {
+	if r.cancelled {
 		return
 	}
-	r.cancelled = time.Now()
+	r.cancelled = true
 	r.cancel(errAttemptOver)
-	r.watchdog = time.AfterFunc(e.opts.CancelTimeout, func() { e.inbox.put(func() { e.stuck(r) }) })
 	if r.left == 0 { // no task was started
-		e.inbox.put(func() {
-			if e.run == r {
-				e.runEnded(r)
-			}
-		})
+		e.runEnded(r)
+		return
 	}
+	r.watchdog = time.AfterFunc(e.opts.CancelTimeout, func() { e.inbox.put(func() { e.stuck(r) }) })
 }
 
 // stuck gives up on tasks that do not end: the job fails, since another attempt must
 // not run beside them.
 func (e *Execution) stuck(r *run) {
-	if e.run != r || r.left == 0 {
+	if e.run != r {
 		return
 	}
 	err := &CancelError{}
@@ -339,42 +332,43 @@ func (e *Execution) stuck(r *run) {
 			err.Tasks = append(err.Tasks, fmt.Sprintf("%s, subtask %d", x.name, id.Subtask))
 		}
 	}
+	slices.Sort(err.Tasks)
 	e.opts.Log.Error("cancellation", "error", err)
 	e.result = errors.Join(e.result, err)
-	e.run = nil // their memory stays with them
-	e.setStatus(Failed)
-	e.handle(checkpoint.Event{Kind: checkpoint.EvShutdown, Status: checkpoint.JobFailed})
+	e.run = nil // what they use stays with them
+	e.end(Failed)
 }
 
 // cancelled is the end of the job's context.
 func (e *Execution) cancelled(cause error) {
-	switch e.Status() {
-	case Finished, Canceled, Failed, Canceling:
+	if s := e.Status(); s.Ended() || s == Canceling || s == Failing {
 		return
 	}
 	e.result = cause
 	e.setStatus(Canceling)
-	e.endOrCancel()
-}
-
-func (e *Execution) endOrCancel() {
 	if e.run != nil {
 		e.cancelRun()
-		return
+	} else {
+		e.end(Canceled)
 	}
-	status, job := Canceled, checkpoint.JobCanceled
-	if e.Status() == Failing {
-		status, job = Failed, checkpoint.JobFailed
-	}
-	e.setStatus(status)
-	e.handle(checkpoint.Event{Kind: checkpoint.EvShutdown, Status: job})
 }
 
-// failed is a failure of a task, a coordinator or of too many checkpoints.
+func (e *Execution) failForGood(err error) {
+	if s := e.Status(); s.Ended() || s == Canceling || s == Failing {
+		return
+	}
+	e.result = fmt.Errorf("job %s failed: %w", e.plan.job.Name, err)
+	e.setStatus(Failing)
+	if e.run != nil {
+		e.cancelRun()
+	} else {
+		e.end(Failed)
+	}
+}
+
+// failed is a failure of a task, of a coordinator or of too many checkpoints.
 func (e *Execution) failed(err error) {
-	switch e.Status() {
-	case Created, Running:
-	default:
+	if e.Status() != Running {
 		return // it is being dealt with
 	}
 	e.opts.Log.Warn("failure", "error", err)
@@ -384,26 +378,25 @@ func (e *Execution) failed(err error) {
 		return
 	}
 	e.setStatus(Restarting)
-	e.failure, e.restoreKnown, e.delayOver, e.started = err, false, false, false
-	e.handle(checkpoint.Event{Kind: checkpoint.EvFailover, Reason: event.JobFailoverRegion, Err: err})
+	e.restoreKnown, e.delayOver = false, false
 	time.AfterFunc(delay, func() {
 		e.inbox.put(func() {
 			e.delayOver = true
 			e.maybeRestart()
 		})
 	})
+	e.background.Go(func() {
+		from, failed := e.coordinator.Failover(context.Background(), err, false)
+		e.inbox.put(func() {
+			if failed != nil {
+				e.failForGood(failed)
+				return
+			}
+			e.from, e.restoreKnown = from, true
+			e.maybeRestart()
+		})
+	})
 	e.cancelRun()
-}
-
-func (e *Execution) failForGood(err error) {
-	if e.Status().Ended() || e.Status() == Failing {
-		return
-	}
-	if e.result == nil {
-		e.result = fmt.Errorf("job %s failed: %w", e.plan.job.Name, err)
-	}
-	e.setStatus(Failing)
-	e.endOrCancel()
 }
 
 // maybeRestart begins the next attempt once the old one has ended, the delay is over
@@ -413,8 +406,8 @@ func (e *Execution) maybeRestart() {
 		return
 	}
 	e.attempt++
-	e.statusMu.Lock()
+	e.mu.Lock()
 	e.restarts++
-	e.statusMu.Unlock()
+	e.mu.Unlock()
 	e.deploy()
 }

@@ -50,6 +50,16 @@ type Options struct {
 	RestoreMode incremental.RestoreMode
 	// AllowNonRestored starts a job that lacks operators with state in the snapshot.
 	AllowNonRestored bool
+	// Store of completed checkpoints; nil is one that lives as long as the Execution. A
+	// job whose store has checkpoints goes on from them.
+	Store checkpoint.Store
+	// Savepoints is the URL of the folder where savepoints go that are given no other
+	// place; "" is none.
+	Savepoints string
+	// Masters keep state of something outside the job.
+	Masters []checkpoint.MasterHook
+	// Observer is told of checkpoints.
+	Observer checkpoint.Observer
 
 	// Restart decides about failures; nil restarts without end, after a second, if
 	// there are checkpoints, and never otherwise.
@@ -59,6 +69,9 @@ type Options struct {
 
 	// State of the tasks.
 	State task.StateOptions
+	// Writer says how snapshots are written, Cleaner how files are deleted.
+	Writer  *snapshot.WriterOptions
+	Cleaner *incremental.CleanerOptions
 	// FlushInterval is Flink's execution.buffer-timeout; 0 is 100 ms.
 	FlushInterval time.Duration
 	// ChannelMemory bounds the bytes of buffers between tasks; 0 is no bound.

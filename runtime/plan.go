@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/runtime/channel"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/runtime/task"
+	"github.com/tidemark/tidemark/snapshot"
 )
 
 // vertex is a chain of operators that runs as tasks: Flink's JobVertex.
@@ -146,3 +148,29 @@ func (e *ends) close() {
 		g.Close()
 	}
 }
+
+// coordinator makes the coordinator of an operator.
+func (p *plan) coordinator(op metadata.OperatorID, c checkpoint.CoordinatorContext) (checkpoint.OperatorCoordinator, error) {
+	for _, n := range p.job.Nodes {
+		if n.ID == op && n.Coordinator != nil {
+			return n.Coordinator(c)
+		}
+	}
+	return nil, fmt.Errorf("operator %s has no coordinator", op)
+}
+
+// recovery is what was in flight on the exchange for a subtask of its receiver.
+func (x *exchange) recovery(s *snapshot.Snapshot, partition, gate, subtask int) (*channel.Recovery, error) {
+	mapper := channel.RoundRobin
+	switch x.edge.Exchange {
+	case stream.Hash:
+		mapper = channel.Range
+	case stream.Broadcast:
+		mapper = channel.Replicate
+	}
+	return channel.Restore(s, channel.Exchange{Up: x.from.nodes[len(x.from.nodes)-1].ID, Down: x.to.head().ID, Partition: int32(partition), Gate: int32(gate),
+		Mapper: mapper, Pointwise: x.pointwise(), UpParallelism: x.from.parallelism(), DownParallelism: x.to.parallelism(), MaxParallelism: x.to.max}, subtask)
+}
+
+// fixedMax says that the user set a vertex's max parallelism.
+func (p *plan) fixedMax(vertex int) bool { return p.vertices[vertex].head().FixedMax }

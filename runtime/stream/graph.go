@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemark/tidemark/metadata"
+	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/task"
 	"github.com/tidemark/tidemark/serializer"
 )
@@ -73,7 +74,9 @@ type Node struct {
 	// New makes the operator for one subtask.
 	New func() task.Wired
 	// Coordinator makes the operator's coordinator; nil if it has none.
-	Coordinator func() Coordinator
+	Coordinator func(c checkpoint.CoordinatorContext) (checkpoint.OperatorCoordinator, error)
+	// FixedMax: MaxParallelism was set, so that a snapshot with another one is refused.
+	FixedMax bool
 
 	noChaining bool
 }
@@ -127,7 +130,8 @@ func (j *Job) add(name string, parallelism int, make func() task.Wired, opts []O
 		j.fail(n, fmt.Errorf("parallelism %d is not from 1 to 32768", n.Parallelism))
 		n.Parallelism = 1
 	}
-	if n.MaxParallelism == 0 {
+	n.FixedMax = n.MaxParallelism != 0
+	if !n.FixedMax {
 		n.MaxParallelism = serializer.DefaultMaxParallelism(n.Parallelism)
 	}
 	if n.MaxParallelism < n.Parallelism || n.MaxParallelism > 1<<15 {

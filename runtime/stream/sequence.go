@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark/tidemark/internal/javaio"
+	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/task"
 )
 
@@ -151,37 +152,36 @@ func splitSequence(from, to int64, parts int) []SequenceSplit {
 	return list
 }
 
-func (s sequence) NewEnumerator(c EnumeratorContext[SequenceSplit], restored *[]SequenceSplit) (Enumerator[SequenceSplit, []SequenceSplit], error) {
+func (s sequence) NewEnumerator(c checkpoint.EnumeratorContext[SequenceSplit], restored *[]SequenceSplit) (checkpoint.SplitEnumerator[SequenceSplit, []SequenceSplit], error) {
 	e := &sequenceEnumerator{c: c}
 	if restored != nil {
 		e.left = *restored
 	} else {
-		e.left = splitSequence(s.from, s.to, c.Parallelism())
+		e.left = splitSequence(s.from, s.to, int(c.Parallelism()))
 	}
 	return e, nil
 }
 
 // sequenceEnumerator is Flink's IteratorSourceEnumerator.
 type sequenceEnumerator struct {
-	c    EnumeratorContext[SequenceSplit]
+	c    checkpoint.EnumeratorContext[SequenceSplit]
 	left []SequenceSplit
 }
 
 func (e *sequenceEnumerator) Start() error        { return nil }
-func (e *sequenceEnumerator) AddReader(int) error { return nil }
+func (e *sequenceEnumerator) AddReader(int32) error { return nil }
 func (e *sequenceEnumerator) Close() error        { return nil }
 
-func (e *sequenceEnumerator) RequestSplit(subtask int) error {
+func (e *sequenceEnumerator) HandleSplitRequest(subtask int32, _ string) error {
 	if len(e.left) == 0 {
-		e.c.NoMoreSplits(subtask)
-		return nil
+		return e.c.NoMoreSplits(subtask)
 	}
 	s := e.left[0]
 	e.left = e.left[1:]
 	return e.c.Assign(subtask, s)
 }
 
-func (e *sequenceEnumerator) AddSplitsBack(splits []SequenceSplit, _ int) error {
+func (e *sequenceEnumerator) AddSplitsBack(splits []SequenceSplit, _ int32) error {
 	e.left = append(e.left, splits...)
 	return nil
 }

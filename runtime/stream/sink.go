@@ -7,17 +7,14 @@ import (
 	"slices"
 
 	"github.com/tidemark/tidemark/operatorstate"
+	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/task"
 	"github.com/tidemark/tidemark/serializer"
 )
 
 // VersionedSerializer is Flink's SimpleVersionedSerializer: the version stands beside
 // the bytes in a snapshot, and all versions so far can be read.
-type VersionedSerializer[T any] interface {
-	Version() int32
-	Serialize(v T) ([]byte, error)
-	Deserialize(version int32, b []byte) (T, error)
-}
+type VersionedSerializer[T any] = checkpoint.Versioned[T]
 
 // Sink writes records to the outside exactly once, by two-phase commit: Flink's
 // TwoPhaseCommittingSink. What a writer has written becomes a committable before each

@@ -2,10 +2,11 @@ package stream
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/tidemark/tidemark/operatorstate"
+	"github.com/tidemark/tidemark/runtime/checkpoint"
+	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/task"
 	"github.com/tidemark/tidemark/serializer"
 )
@@ -19,36 +20,8 @@ type Source[T, S, C any] interface {
 	Checkpoints() VersionedSerializer[C]
 	// NewEnumerator makes the enumerator; restored is its state in the snapshot that the
 	// job starts from, nil for a fresh start.
-	NewEnumerator(c EnumeratorContext[S], restored *C) (Enumerator[S, C], error)
+	NewEnumerator(c checkpoint.EnumeratorContext[S], restored *C) (checkpoint.SplitEnumerator[S, C], error)
 	NewReader(e *task.Env) (Reader[T, S], error)
-}
-
-// Enumerator finds and assigns splits. It is called from one goroutine, that of the
-// operator's coordinator.
-type Enumerator[S, C any] interface {
-	Start() error
-	// AddReader says that the reader of a subtask is there.
-	AddReader(subtask int) error
-	// RequestSplit is asked by a reader that has none.
-	RequestSplit(subtask int) error
-	// AddSplitsBack gives splits back that were assigned to a reader that failed before
-	// they were in a checkpoint.
-	AddSplitsBack(splits []S, subtask int) error
-	// Snapshot is the state for a checkpoint.
-	Snapshot(id int64) (C, error)
-	Close() error
-}
-
-// EnumeratorContext is what an enumerator has of the job. Its methods may be called
-// from any goroutine.
-type EnumeratorContext[S any] interface {
-	Parallelism() int
-	// Assign gives splits to the reader of a subtask.
-	Assign(subtask int, splits ...S) error
-	// NoMoreSplits says that a reader will get none.
-	NoMoreSplits(subtask int)
-	// Execute runs f in the enumerator's goroutine; an error fails the job.
-	Execute(f func() error)
 }
 
 // Reader reads splits in one subtask, in the task's goroutine.
@@ -68,21 +41,17 @@ type Reader[T, S any] interface {
 }
 
 // RequestSplit asks the enumerator for a split; for readers.
-func RequestSplit(e *task.Env) error { return e.ToCoordinator([]byte{eventRequest}) }
-
-// Events between readers and enumerators. The first byte says which.
-const (
-	eventRegister byte = 'r' // reader: here I am
-	eventRequest  byte = 'q' // reader: a split, please
-	eventAdd      byte = 'a' // enumerator: int32 version, then for each split int32 length and bytes
-	eventNoMore   byte = 'n' // enumerator: no more splits
-)
+func RequestSplit(e *task.Env) error {
+	return e.ToCoordinator((&event.SourceEvent{Kind: event.RequestSplit}).Encode())
+}
 
 // From begins a stream with a source. Its watermarks, if it makes none, come at its
 // end; see Watermarks.
 func From[T, S, C any](j *Job, s Source[T, S, C], opts ...Option) *Stream[T] {
 	n := j.add("Source", j.opts.Parallelism, func() task.Wired { return &sourceOperator[T, S, C]{source: s} }, opts)
-	n.Coordinator = func() Coordinator { return &sourceCoordinator[T, S, C]{source: s} }
+	n.Coordinator = func(c checkpoint.CoordinatorContext) (checkpoint.OperatorCoordinator, error) {
+		return checkpoint.NewSourceCoordinator(c, checkpoint.SourceOptions[S, C]{New: s.NewEnumerator, Splits: s.Splits(), States: s.Checkpoints()}), nil
+	}
 	return newStream[T](j, n, "")
 }
 
@@ -131,7 +100,7 @@ func (o *sourceOperator[T, S, C]) Open(e *task.Env) error {
 			return err
 		}
 	}
-	if err := e.ToCoordinator([]byte{eventRegister}); err != nil {
+	if err := e.ToCoordinator((&event.SourceEvent{Kind: event.RegisterReader}).Encode()); err != nil {
 		return err
 	}
 	return o.reader.Start()
@@ -154,39 +123,23 @@ func (o *sourceOperator[T, S, C]) Stop() { o.ended = true }
 func (o *sourceOperator[T, S, C]) End() error { return o.outputs.Watermark(task.MaxWatermark) }
 
 func (o *sourceOperator[T, S, C]) Event(b []byte) error {
-	if len(b) == 0 {
-		return errors.New("an empty event")
+	e, err := event.DecodeSource(b)
+	if err != nil {
+		return err
 	}
-	switch b[0] {
-	case eventNoMore:
+	switch e.Kind {
+	case event.NoMoreSplits:
 		return o.reader.NoMoreSplits()
-	case eventAdd:
-		splits, err := decodeSplits(o.source.Splits(), b[1:])
-		if err != nil {
-			return err
+	case event.AddSplits:
+		splits := make([]S, len(e.Splits))
+		for i, x := range e.Splits {
+			if splits[i], err = o.source.Splits().Deserialize(e.Version, x); err != nil {
+				return err
+			}
 		}
 		return o.reader.Add(splits)
 	}
-	return fmt.Errorf("an event of kind %q", b[0])
-}
-
-func decodeSplits[S any](ser VersionedSerializer[S], b []byte) (splits []S, err error) {
-	if len(b) < 4 {
-		return nil, errors.New("an event of splits ends early")
-	}
-	version := int32(binary.BigEndian.Uint32(b))
-	for b = b[4:]; len(b) > 0; {
-		if len(b) < 4 || uint64(binary.BigEndian.Uint32(b)) > uint64(len(b)-4) {
-			return nil, errors.New("an event of splits ends early")
-		}
-		n := int(binary.BigEndian.Uint32(b))
-		s, err := ser.Deserialize(version, b[4:4+n])
-		if err != nil {
-			return nil, err
-		}
-		splits, b = append(splits, s), b[4+n:]
-	}
-	return splits, nil
+	return fmt.Errorf("%q came from a source's coordinator", e.Kind)
 }
 
 func (o *sourceOperator[T, S, C]) Snapshot(x *task.Snapshotting) error {

@@ -311,6 +311,14 @@ func (t *Task) write(ctx context.Context, b event.Barrier, parts []*frozen, capt
 		}
 		return nil, m, err
 	}
+	defer func() {
+		if err != nil {
+			// Nobody else knows of these files.
+			if aborted := to.Abort(context.WithoutCancel(ctx)); aborted != nil {
+				err = errors.Join(err, aborted)
+			}
+		}
+	}()
 	states, m, err = asyncPart(ctx, parts, to, b, t.d.State)
 	if err != nil {
 		return nil, m, err

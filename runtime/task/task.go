@@ -70,6 +70,8 @@ type InputDescriptor struct {
 	Operator int
 	Input    int
 	Codec    Codec
+	// Recovery is what was in flight in the restored snapshot; nil for nothing.
+	Recovery *channel.Recovery
 }
 
 // OutputDescriptor is an exchange that the task writes.
@@ -268,6 +270,9 @@ func (t *Task) open() error {
 		t.inputs = append(t.inputs, input{in, nil})
 		t.bases = append(t.bases, t.bases[len(t.bases)-1]+in.Gate.Channels())
 		in.Gate.OnPriority(t.urgent)
+	}
+	if err := t.recoverChannels(); err != nil {
+		return err
 	}
 	t.connectInputs()
 	t.source, _ = t.chain[0].op.(SourceOperator)
