@@ -54,7 +54,6 @@ type Execution struct {
 	restored     *checkpoint.RestoredState
 	state        *task.Restored
 	from         *checkpoint.Completed // what the next attempt starts from
-	periodic     bool
 	attempt      int32
 	run          *run
 	restoreKnown bool
@@ -135,6 +134,15 @@ func (e *Execution) newCoordinator(ctx context.Context) (*checkpoint.Coordinator
 	}
 	if c.Checkpoints, err = blobstore.Parse(folder); err != nil {
 		return nil, fmt.Errorf("folder of checkpoints: %w", err)
+	}
+	if e.opts.Durable {
+		store, name, err := e.opts.Pool.Resolve(ctx, c.Checkpoints.Join(e.opts.JobID).Join("checkpoints-log"))
+		if err != nil {
+			return nil, err
+		}
+		if c.Store, err = checkpoint.NewLogStore(store, name, nil); err != nil {
+			return nil, err
+		}
 	}
 	if e.opts.Savepoints != "" {
 		if c.Savepoints, err = blobstore.Parse(e.opts.Savepoints); err != nil {

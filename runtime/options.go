@@ -53,6 +53,10 @@ type Options struct {
 	// Store of completed checkpoints; nil is one that lives as long as the Execution. A
 	// job whose store has checkpoints goes on from them.
 	Store checkpoint.Store
+	// Durable keeps which checkpoints are completed in a log beside them, so that a job
+	// with the same JobID that is started anew, by another process, goes on from the
+	// newest; one that is still running elsewhere is fenced. It is for jobs without Store.
+	Durable bool
 	// Savepoints is the URL of the folder where savepoints go that are given no other
 	// place; "" is none.
 	Savepoints string
@@ -126,6 +130,9 @@ func NoRestart() RestartStrategy { return never{} }
 func (o *Options) fill() error {
 	if o.Checkpoints == "" && (o.Interval > 0 || o.Mode != Aligned) {
 		return errors.New("an interval or mode of checkpoints is set, but no folder for them")
+	}
+	if o.Durable && (o.JobID == "" || o.Checkpoints == "" || o.Store != nil) {
+		return errors.New("a durable job needs an ID and a folder for checkpoints, and has no other store")
 	}
 	if o.JobID == "" {
 		o.JobID = snapshot.NewJobID()

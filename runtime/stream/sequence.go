@@ -168,9 +168,9 @@ type sequenceEnumerator struct {
 	left []SequenceSplit
 }
 
-func (e *sequenceEnumerator) Start() error        { return nil }
+func (e *sequenceEnumerator) Start() error          { return nil }
 func (e *sequenceEnumerator) AddReader(int32) error { return nil }
-func (e *sequenceEnumerator) Close() error        { return nil }
+func (e *sequenceEnumerator) Close() error          { return nil }
 
 func (e *sequenceEnumerator) HandleSplitRequest(subtask int32, _ string) error {
 	if len(e.left) == 0 {
