@@ -30,6 +30,7 @@ import (
 // whole map is no entry but in memory of the heap that restores it. Only the changes
 // of a changelog that are not materialized are held as a whole, a subtask at a time for each worker.
 func (p *ConvertPlan) Apply(ctx context.Context) (*Converted, error) {
+	defer p.sc.dbs.close()
 	if !p.Done {
 		if err := p.write(ctx); err != nil {
 			return nil, err
@@ -294,6 +295,7 @@ func (p *ConvertPlan) keyedState(ctx context.Context, w io.Writer, f *ConvertFil
 	if err != nil {
 		return err
 	}
+	defer in.close(p.sc)
 	if in.out.meta.Key == nil {
 		return nil // nothing at all
 	}

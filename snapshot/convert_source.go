@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tidemark/tidemark/incremental"
+	"github.com/tidemark/tidemark/incremental/pebbledb"
 	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/internal/damage"
 	"github.com/tidemark/tidemark/metadata"
@@ -35,7 +36,7 @@ type keyedSource struct {
 	canonical bool
 	offsets   []int64 // of the handle
 	whole     metadata.StreamHandle
-	db        *incremental.Database
+	db        stateDB
 }
 
 // openInput opens a keyed handle. With metaOnly only the states are read, and
@@ -125,8 +126,8 @@ func (in *keyedInput) add(ctx context.Context, sc *scan, j handleJob, h metadata
 		if s.f, err = sc.databaseMeta(ctx, j, h); err != nil {
 			return err
 		}
-		if in.from = "rocksdb"; !metaOnly {
-			if s.db, err = sc.openDatabase(ctx, j, h); err != nil {
+		if in.from = engineOf(h); !metaOnly {
+			if s.db, err = sc.openDatabase(ctx, j, h, s.f); err != nil {
 				return err
 			}
 		}
@@ -140,6 +141,25 @@ func (in *keyedInput) add(ctx context.Context, sc *scan, j handleJob, h metadata
 	}
 	in.sources = append(in.sources, s)
 	return nil
+}
+
+// engineOf is the word for the database of a handle.
+func engineOf(h *metadata.IncrementalHandle) string {
+	for _, n := range h.Private {
+		if n.Name == pebbledb.SumsName {
+			return "lsm"
+		}
+	}
+	return "rocksdb"
+}
+
+// close ends reading.
+func (in *keyedInput) close(sc *scan) {
+	for _, s := range in.sources {
+		if s.db != nil {
+			sc.dbs.done(s.db)
+		}
+	}
 }
 
 // merge makes the list of states that are written: those of all sources and of the
@@ -270,10 +290,7 @@ func (in *keyedInput) chunks(bytes int64) []metadata.KeyGroupRange {
 			}
 		}
 		if s.db != nil && s.groups.Count > 0 {
-			var size int64
-			for _, f := range s.db.Families() {
-				size += f.Bytes()
-			}
+			size := s.db.bytes()
 			for kg := s.groups.Start; kg <= s.groups.End(); kg++ {
 				weight[kg-in.groups.Start] += size / int64(s.groups.Count)
 			}
@@ -403,13 +420,13 @@ func (s *keyedSource) readHeap(ctx context.Context, groups metadata.KeyGroupRang
 // is a column family that an iterator of its own walks over once.
 func (s *keyedSource) readDatabase(ctx context.Context, groups metadata.KeyGroupRange, sink entrySink) error {
 	lower, upper := incremental.KeyGroupBounds(groups, s.f.op.MaxParallelism)
-	its := make([]*incremental.Iterator, len(s.f.states))
+	its := make([]pairIterator, len(s.f.states))
 	for i := range s.f.states {
-		fam := s.db.Family(s.f.states[i].meta.Name)
-		if fam == nil {
+		table := s.db.state(i, s.f.states[i].meta.Name)
+		if table == nil {
 			continue // registered, and nothing was ever written
 		}
-		its[i] = fam.Scan(ctx, &incremental.ScanOptions{Lower: lower, Upper: upper})
+		its[i] = table.scan(ctx, lower, upper)
 		defer its[i].Close()
 		if !its[i].Next() {
 			if err := its[i].Err(); err != nil {

@@ -128,6 +128,10 @@ func Diff(ctx context.Context, older, newer *Snapshot, opts *DiffOptions, encode
 			return nil, err
 		}
 	}
+	for _, side := range d.sides {
+		side.sc.ctx.Store(&ctx)
+		defer side.sc.dbs.close()
+	}
 	d.pair()
 	workers := d.sides[0].sc.opts.Workers
 	counts := make([][]diffCount, workers)

@@ -212,7 +212,10 @@ func (in *diffInput) close() error {
 	in.closeSources()
 	for _, h := range in.w.u.handles[in.side] {
 		if h.left.Add(-1) == 0 {
-			h.open = nil // nobody needs its tables any more
+			if h.open != nil { // nobody needs its tables any more
+				in.w.d.sides[in.side].sc.dbs.done(h.open.db)
+			}
+			h.open = nil
 		}
 	}
 	return in.loaded.sorter.close()

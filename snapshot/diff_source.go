@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/internal/damage"
@@ -47,7 +48,7 @@ type diffSource interface {
 // openDatabase is a database of a handle with its states.
 type openDatabase struct {
 	f  *keyedFile
-	db *incremental.Database
+	db stateDB
 }
 
 // database opens the handle's database, once for all units.
@@ -58,7 +59,7 @@ func (h *diffHandle) database(ctx context.Context, sc *scan) (*openDatabase, err
 		if o.f, h.err = sc.databaseMeta(ctx, h.job, inc); h.err != nil {
 			return
 		}
-		if o.db, h.err = sc.openDatabase(ctx, h.job, inc); h.err == nil {
+		if o.db, h.err = sc.openDatabase(ctx, h.job, inc, o.f); h.err == nil {
 			h.open = o
 		}
 	})
@@ -69,18 +70,19 @@ func (h *diffHandle) database(ctx context.Context, sc *scan) (*openDatabase, err
 type dbSource struct {
 	f  *keyedFile
 	r  *stateReader
-	it *incremental.Iterator
+	it pairIterator
 	e  diffEntry
 	w  *worker
 }
 
 func newDBSource(ctx context.Context, o *openDatabase, ks *keyedState, r *stateReader, span metadata.KeyGroupRange, w *worker) *dbSource {
-	fam := o.db.Family(ks.meta.Name)
-	if fam == nil {
+	id := slices.IndexFunc(o.f.states, func(s keyedState) bool { return s.meta == ks.meta })
+	table := o.db.state(id, ks.meta.Name)
+	if table == nil {
 		return nil
 	}
 	lower, upper := incremental.KeyGroupBounds(span, o.f.op.MaxParallelism)
-	return &dbSource{f: o.f, r: r, it: fam.Scan(ctx, &incremental.ScanOptions{Lower: lower, Upper: upper}), w: w}
+	return &dbSource{f: o.f, r: r, it: table.scan(ctx, lower, upper), w: w}
 }
 
 func (s *dbSource) next() (*diffEntry, error) {

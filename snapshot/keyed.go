@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tidemark/tidemark/incremental"
+	"github.com/tidemark/tidemark/incremental/pebbledb/staterows"
 	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/internal/damage"
 	"github.com/tidemark/tidemark/internal/javaio"
@@ -577,8 +578,8 @@ func (sc *scan) database(ctx context.Context, j handleJob, h *metadata.Increment
 			return nil, nil
 		}
 	}
-	db, err := sc.openDatabase(ctx, j, h)
-	if err != nil {
+	db, err := sc.openDatabase(ctx, j, h, f)
+	if err != nil || db == nil {
 		return nil, err
 	}
 	var units []*unit
@@ -587,21 +588,22 @@ func (sc *scan) database(ctx context.Context, j handleJob, h *metadata.Increment
 		if !ks.wanted {
 			continue
 		}
-		fam := db.Family(ks.meta.Name)
-		if fam == nil {
+		table := db.state(i, ks.meta.Name)
+		if table == nil {
 			continue // registered, and nothing was ever written
 		}
-		parts, err := sc.splitFamily(ctx, f, ks, fam, groups)
+		parts, err := sc.splitTable(ctx, f, ks, table, groups)
 		if err != nil {
+			sc.dbs.done(db)
 			return nil, err
 		}
 		for _, p := range parts {
 			units = append(units, &unit{operator: j.operator, subtask: j.subtask, run: func(ctx context.Context, w *worker) error {
-				return f.readFamily(ctx, w, ks, fam, p[0], p[1])
+				return f.readTable(ctx, w, ks, table, p[0], p[1])
 			}})
 		}
 	}
-	return units, nil
+	return sc.dbs.closing(units, db), nil
 }
 
 // databaseMeta reads the meta block of an incremental handle, a file of its own.
@@ -624,8 +626,37 @@ func (sc *scan) databaseMeta(ctx context.Context, j handleJob, h *metadata.Incre
 	return f, err
 }
 
-// openDatabase opens the files of an incremental handle.
-func (sc *scan) openDatabase(ctx context.Context, j handleJob, h *metadata.IncrementalHandle) (*incremental.Database, error) {
+// openDatabase opens the files of an incremental handle, whose meta block is f. It is nil
+// where only the states are wanted and the files need not be looked at for them.
+func (sc *scan) openDatabase(ctx context.Context, j handleJob, h *metadata.IncrementalHandle, f *keyedFile) (stateDB, error) {
+	files, err := sc.databaseFiles(ctx, j, h)
+	if err != nil {
+		return nil, err
+	}
+	if staterows.Is(files) {
+		if sc.metaOnly {
+			return nil, nil
+		}
+		if run := sc.ctx.Load(); run != nil { // for as long as the scan goes on
+			ctx = *run
+		}
+		return sc.dbs.lsm(ctx, files, sc.s.Name, f.prefix, len(f.states))
+	}
+	opts := &incremental.Options{Name: sc.s.Name}
+	if sc.opts.OnProblem != nil {
+		opts.OnDamage = func(err error) {
+			_ = sc.problem(&ScanProblem{Operator: j.operator, Subtask: j.subtask, KeyGroup: -1, Err: err})
+		}
+	}
+	db, err := incremental.Open(ctx, files, opts)
+	if err != nil {
+		return nil, err
+	}
+	return rocksDB{db}, nil
+}
+
+// databaseFiles are the files of an incremental handle.
+func (sc *scan) databaseFiles(ctx context.Context, j handleJob, h *metadata.IncrementalHandle) ([]incremental.File, error) {
 	var files []incremental.File
 	for _, list := range [][]metadata.NamedHandle{h.Shared, h.Private} {
 		for i := range list {
@@ -642,13 +673,7 @@ func (sc *scan) openDatabase(ctx context.Context, j handleJob, h *metadata.Incre
 			}
 		}
 	}
-	opts := &incremental.Options{Name: sc.s.Name}
-	if sc.opts.OnProblem != nil {
-		opts.OnDamage = func(err error) {
-			_ = sc.problem(&ScanProblem{Operator: j.operator, Subtask: j.subtask, KeyGroup: -1, Err: err})
-		}
-	}
-	return incremental.Open(ctx, files, opts)
+	return files, nil
 }
 
 func intersect(a, b metadata.KeyGroupRange) metadata.KeyGroupRange {
@@ -656,8 +681,8 @@ func intersect(a, b metadata.KeyGroupRange) metadata.KeyGroupRange {
 	return metadata.KeyGroupRange{Start: start, Count: end - start + 1}
 }
 
-// splitFamily gives the bounds of the parts of one state.
-func (sc *scan) splitFamily(ctx context.Context, f *keyedFile, ks *keyedState, fam *incremental.Family, groups metadata.KeyGroupRange) ([][2][]byte, error) {
+// splitTable gives the bounds of the parts of one state.
+func (sc *scan) splitTable(ctx context.Context, f *keyedFile, ks *keyedState, table stateTable, groups metadata.KeyGroupRange) ([][2][]byte, error) {
 	lower, upper := incremental.KeyGroupBounds(groups, f.op.MaxParallelism)
 	if key := f.match.bytes; key != nil && groups.Count == 1 && f.prefix+len(key) > 0 && ks.state.Kind != StateTimer {
 		// The key follows the key group (but in timers, where their time does); other
@@ -665,15 +690,11 @@ func (sc *scan) splitFamily(ctx context.Context, f *keyedFile, ks *keyedState, f
 		lower = append(slices.Clone(lower), key...)
 		return [][2][]byte{{lower, prefixEnd(lower)}}, nil
 	}
-	var size int64
-	for _, t := range fam.Tables {
-		size += t.Size
-	}
-	n := int(min(size/unitBytes+1, int64(groups.Count)))
+	n := int(min(table.bytes()/unitBytes+1, int64(groups.Count)))
 	if n <= 1 {
 		return [][2][]byte{{lower, upper}}, nil
 	}
-	cuts, err := fam.Split(ctx, lower, upper, n, f.prefix)
+	cuts, err := table.split(ctx, lower, upper, n, f.prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -697,9 +718,9 @@ func prefixEnd(p []byte) []byte {
 	return nil
 }
 
-// readFamily reads one state of a database between two keys.
-func (f *keyedFile) readFamily(ctx context.Context, w *worker, ks *keyedState, fam *incremental.Family, lower, upper []byte) error {
-	it := fam.Scan(ctx, &incremental.ScanOptions{Lower: lower, Upper: upper})
+// readTable reads one state of a database between two keys.
+func (f *keyedFile) readTable(ctx context.Context, w *worker, ks *keyedState, table stateTable, lower, upper []byte) error {
+	it := table.scan(ctx, lower, upper)
 	defer it.Close()
 	rs := f.readers()
 	var r *stateReader
@@ -711,7 +732,7 @@ func (f *keyedFile) readFamily(ctx context.Context, w *worker, ks *keyedState, f
 	for it.Next() {
 		key := it.Key()
 		if len(key) < f.prefix {
-			if err := w.problem(ks.meta.Name, -1, fmt.Errorf("%s: column family %s has a key of %d bytes: %w", f.name, fam.Name, len(key), damage.ErrCorrupt)); err != nil {
+			if err := w.problem(ks.meta.Name, -1, fmt.Errorf("%s: column family %s has a key of %d bytes: %w", f.name, table.name(), len(key), damage.ErrCorrupt)); err != nil {
 				return err
 			}
 			continue

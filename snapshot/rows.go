@@ -14,6 +14,7 @@ import (
 func Rows(ctx context.Context, s *Snapshot, opts *ScanOptions) iter.Seq2[*StateRow, error] {
 	return func(yield func(*StateRow, error) bool) {
 		sc := newScan(s, opts)
+		defer sc.dbs.close()
 		w := &worker{scan: sc, emit: func(r *StateRow) error {
 			if !yield(r, nil) {
 				return errStop
@@ -68,6 +69,7 @@ type Collector[T any] interface {
 // their turn.
 func Collect[T any](ctx context.Context, s *Snapshot, opts *ScanOptions, collector func(worker int) Collector[T], write func(T) error) error {
 	sc := newScan(s, opts)
+	defer sc.dbs.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 

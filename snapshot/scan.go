@@ -125,6 +125,7 @@ type scan struct {
 
 	// ctx is that of the run, set before its first unit.
 	ctx atomic.Pointer[context.Context]
+	dbs openDBs // to be closed when no unit runs any more
 
 	mu      sync.Mutex // for OnProblem
 	classes atomic.Pointer[serializer.Classes]
@@ -413,6 +414,7 @@ func Scan(ctx context.Context, s *Snapshot, opts *ScanOptions, visitor func(work
 }
 
 func (sc *scan) run(ctx context.Context, visitor func(worker int) func(*StateRow) error) error {
+	defer sc.dbs.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := make(chan *unit)
@@ -458,6 +460,7 @@ func (w *worker) do(ctx context.Context, u *unit) error {
 // timers and payloads that only their bytes tell apart.
 func States(ctx context.Context, s *Snapshot, opts *ScanOptions) ([]*State, error) {
 	sc := newScan(s, opts)
+	defer sc.dbs.close()
 	sc.metaOnly = true
 	for _, err := range sc.units(ctx) {
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/tidemark/tidemark/incremental"
+	"github.com/tidemark/tidemark/incremental/pebbledb/staterows"
 	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/internal/damage"
 	"github.com/tidemark/tidemark/metadata"
@@ -140,6 +141,9 @@ func (d *databaseCheck) run(ctx context.Context, h *metadata.IncrementalHandle) 
 				files = append(files, incremental.File{Name: local, Source: src})
 			}
 		}
+	}
+	if staterows.Is(files) {
+		return d.lsm(ctx, h, files)
 	}
 	db, err := incremental.Open(ctx, files, &incremental.Options{OnDamage: func(err error) { d.found("", "", err) }})
 	if err != nil {
