@@ -23,11 +23,15 @@ import (
 // plane is an exchange by key group between writers and readers, played in one
 // goroutine, with the barrier handler of each reader: what a test of the whole needs.
 type plane struct {
-	t       *rapid.T
+	t       require.TestingT
 	pool    *Pool
 	writers []*writer
 	readers []*reader
 	now     time.Duration
+	// begun, if not nil, is called when a capture begins.
+	begun func(c *Capture, subtask int)
+	// write gives the channel state of a capture.
+	write func(c *Capture, to *snapshot.Writer, subtask int) (*State, error)
 }
 
 const planeMaxParallelism = 16
@@ -74,8 +78,11 @@ func recordOf(e []byte) (int, error) {
 
 func keyGroupOf(id int) int { return serializer.AssignKeyGroup(int32(id*31), planeMaxParallelism) }
 
-func newPlane(t *rapid.T, writers, readers, bufferSize int, alignedOnly bool) *plane {
+func newPlane(t require.TestingT, writers, readers, bufferSize int, alignedOnly bool) *plane {
 	pl := &plane{t: t, pool: NewPool(&PoolOptions{BufferSize: bufferSize})}
+	pl.write = func(c *Capture, to *snapshot.Writer, subtask int) (*State, error) {
+		return c.Write(context.Background(), to, int32(subtask))
+	}
 	for i := range writers {
 		p, err := NewPartition(pl.pool, 0, readers, &PartitionOptions{BuffersPerChannel: 3, AlignedOnly: alignedOnly})
 		require.NoError(t, err)
@@ -110,16 +117,19 @@ func (pl *plane) close() {
 }
 
 // write writes one record, if there is room.
-func (w *writer) write(t *rapid.T) {
+func (w *writer) write(t require.TestingT) {
 	target := serializer.SubtaskOf(keyGroupOf(w.index<<32|w.next), w.p.Subpartitions(), planeMaxParallelism)
 	require.NoError(t, w.p.End(target, appendRecord(w.p.Begin(target), w.index, w.next)))
 	w.next++
 }
 
-func (w *writer) barrier(b event.Barrier) {
+func (pl *plane) barrier(w *writer, b event.Barrier) {
 	c := NewCapture(b.ID)
 	c.InputsDone() // a source
 	w.capture[b.ID] = c
+	if pl.begun != nil {
+		pl.begun(c, w.index)
+	}
 	w.cut[b.ID] = w.next
 	w.p.EmitBarrier(b, c)
 	c.OutputsDone()
@@ -167,6 +177,9 @@ func (pl *plane) captureOf(r *reader, id int64) *Capture {
 	if c == nil {
 		c = NewCapture(id)
 		r.capture[id] = c
+		if pl.begun != nil {
+			pl.begun(c, r.index)
+		}
 	}
 	return c
 }
@@ -242,7 +255,7 @@ func TestPlane(t *testing.T) {
 				w.p.Flush()
 			case 5:
 				if int(w.sent) < len(barriers) {
-					w.barrier(barriers[w.sent])
+					pl.barrier(w, barriers[w.sent])
 					w.sent++
 				}
 			case 6:
@@ -263,7 +276,7 @@ func TestPlane(t *testing.T) {
 		}
 		for _, w := range pl.writers {
 			for ; int(w.sent) < len(barriers); w.sent++ {
-				w.barrier(barriers[w.sent])
+				pl.barrier(w, barriers[w.sent])
 			}
 			w.p.Flush()
 			w.p.Emit(Event{Kind: EndOfPartition}, false)
@@ -291,7 +304,14 @@ func TestPlane(t *testing.T) {
 				complete = complete && r.done[b.ID] && !r.aborted[b.ID]
 			}
 			if complete {
-				pl.check(b.ID, kinds)
+				to, pool := newSnapshot(t, b.ID, rapid.SampledFrom([]int{-1, 100, 0}).Draw(t, "threshold"))
+				parallelism, newWriters := readers, writers
+				if !rapid.Bool().Draw(t, "same parallelism") {
+					parallelism = rapid.IntRange(1, 5).Draw(t, "new parallelism")
+					newWriters = rapid.IntRange(1, 4).Draw(t, "new writers")
+				}
+				pl.check(b.ID, to, pool, newWriters, parallelism, kinds)
+				require.NoError(t, pool.Close())
 			}
 		}
 	})
@@ -302,21 +322,24 @@ func TestPlane(t *testing.T) {
 	}
 }
 
+func newSnapshot(t require.TestingT, id int64, threshold int) (*snapshot.Writer, *blobstore.Pool) {
+	pool := blobstore.NewPool(nil, nil)
+	loc, err := blobstore.Parse(fmt.Sprintf("mem://%s/chk-%d", snapshot.NewJobID(), id))
+	require.NoError(t, err)
+	to, err := snapshot.NewWriter(context.Background(), pool, snapshot.SavepointIn(loc), &snapshot.WriterOptions{MemoryThreshold: threshold})
+	require.NoError(t, err)
+	return to, pool
+}
+
 // check writes the channel state of a checkpoint, restores it and compares.
-func (pl *plane) check(id int64, kinds map[string]int) {
+func (pl *plane) check(id int64, to *snapshot.Writer, pool *blobstore.Pool, writers, parallelism int, kinds map[string]int) {
 	t := pl.t
 	ctx := context.Background()
-	pool := blobstore.NewPool(nil, nil)
-	defer pool.Close()
-	loc, err := blobstore.Parse(fmt.Sprintf("mem://%s/chk", snapshot.NewJobID()))
-	require.NoError(t, err)
-	to, err := snapshot.NewWriter(ctx, pool, snapshot.SavepointIn(loc), &snapshot.WriterOptions{MemoryThreshold: rapid.SampledFrom([]int{-1, 100, 0}).Draw(t, "threshold")})
-	require.NoError(t, err)
 	up := metadata.OperatorState{ID: upID, Parallelism: int32(len(pl.writers)), MaxParallelism: planeMaxParallelism}
 	down := metadata.OperatorState{ID: downID, Parallelism: int32(len(pl.readers)), MaxParallelism: planeMaxParallelism}
 	want := map[int]bool{}
 	for i, w := range pl.writers {
-		st, err := w.capture[id].Write(ctx, to, int32(i))
+		st, err := pl.write(w.capture[id], to, i)
 		require.NoError(t, err)
 		require.Empty(t, st.Inputs)
 		if len(st.Outputs) > 0 {
@@ -329,7 +352,7 @@ func (pl *plane) check(id int64, kinds map[string]int) {
 	}
 	var before []int
 	for i, r := range pl.readers {
-		st, err := r.capture[id].Write(ctx, to, int32(i))
+		st, err := pl.write(r.capture[id], to, i)
 		require.NoError(t, err)
 		if len(st.Inputs) > 0 {
 			kinds["with input state"]++
@@ -340,13 +363,8 @@ func (pl *plane) check(id int64, kinds map[string]int) {
 		before = append(before, r.state[id]...)
 	}
 	require.NoError(t, to.Commit(ctx, &metadata.Checkpoint{Version: 3, ID: id, Operators: []metadata.OperatorState{up, down}}))
-	s, err := snapshot.Open(ctx, pool, loc, nil)
+	s, err := snapshot.Open(ctx, pool, to.Layout().Dir, nil)
 	require.NoError(t, err)
-	parallelism := rapid.IntRange(1, 5).Draw(t, "new parallelism")
-	writers := rapid.IntRange(1, 4).Draw(t, "new writers")
-	if rapid.Bool().Draw(t, "same parallelism") {
-		parallelism, writers = len(pl.readers), len(pl.writers)
-	}
 	if parallelism != len(pl.readers) {
 		kinds["rescaled"]++
 	}

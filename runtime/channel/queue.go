@@ -94,11 +94,11 @@ func (q *queue) addData(v view) {
 			return
 		}
 	}
-	first := q.n == 0
+	first, notify := q.n == 0, q.notify
 	q.insert(q.n, entry{view: v})
 	q.mu.Unlock()
-	if first && q.notify != nil {
-		q.notify(false)
+	if first && notify != nil {
+		notify(false)
 	}
 }
 
@@ -117,9 +117,10 @@ func (q *queue) addEvent(ev *Event) {
 		announce = true
 	}
 	q.insert(q.n, entry{event: ev, timeoutable: timeoutable})
+	notify := q.notify
 	q.mu.Unlock()
-	if q.notify != nil && (first || announce) {
-		q.notify(announce)
+	if notify != nil && (first || announce) {
+		notify(announce)
 	}
 }
 
@@ -137,9 +138,10 @@ func (q *queue) addPriority(ev *Event) []view {
 	}
 	q.insert(q.priority, entry{event: ev})
 	q.priority++
+	notify := q.notify
 	q.mu.Unlock()
-	if q.notify != nil {
-		q.notify(true)
+	if notify != nil {
+		notify(true)
 	}
 	return overtaken
 }
@@ -179,9 +181,10 @@ func (q *queue) convert(id int64, keep bool) (overtaken []view, ok bool) {
 		}
 		q.insert(q.priority, moved)
 		q.priority++
+		notify := q.notify
 		q.mu.Unlock()
-		if q.notify != nil {
-			q.notify(true)
+		if notify != nil {
+			notify(true)
 		}
 		return overtaken, true
 	}
@@ -235,9 +238,10 @@ func (q *queue) receivePriority(ev *Event) {
 	}
 	q.insert(q.priority, e)
 	q.priority++
+	notify := q.notify
 	q.mu.Unlock()
-	if q.notify != nil {
-		q.notify(true)
+	if notify != nil {
+		notify(true)
 	}
 }
 
