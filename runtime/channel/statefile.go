@@ -102,6 +102,9 @@ func (f *StateFile) Write(ctx context.Context, c *Capture, subtask int32) (*Stat
 			}
 			chunks[i].drop()
 		}
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // the store says only that it ended
+		}
 		if err != nil {
 			return nil, f.fail(c, err)
 		}
