@@ -26,6 +26,7 @@ type Gate struct {
 	index    int
 	channels []inputChannel
 	current  int // the channel whose buffer is being read; -1 for none
+	overtook int // the channel whose barrier was polled last and overtook data in it; -1 for none
 	open     int // channels that have not ended
 
 	mu        sync.Mutex
@@ -56,7 +57,7 @@ type inputChannel struct {
 // NewGate makes a gate of that index, which is its place among the gates of its
 // subtask. Each channel has to be connected before it is polled.
 func NewGate(index, channels int) *Gate {
-	g := &Gate{index: index, channels: make([]inputChannel, channels), current: -1, open: channels}
+	g := &Gate{index: index, channels: make([]inputChannel, channels), current: -1, overtook: -1, open: channels}
 	for i := range g.channels {
 		g.channels[i].records.name = fmt.Sprintf("input gate %d channel %d", index, i)
 	}
@@ -162,6 +163,7 @@ func (g *Gate) PollPriority() (it Item, ok bool, err error) {
 	if g.Recovering() {
 		return Item{}, false, nil
 	}
+	g.dropOvertaken()
 	for {
 		g.mu.Lock()
 		if err := g.failed; err != nil {
@@ -185,6 +187,17 @@ func (g *Gate) PollPriority() (it Item, ok bool, err error) {
 	}
 }
 
+// dropOvertaken releases what the barrier that was polled last overtook, if nobody
+// stopped a capture for it.
+func (g *Gate) dropOvertaken() {
+	if g.overtook < 0 {
+		return
+	}
+	c := &g.channels[g.overtook]
+	releaseViews(c.overtaken)
+	c.overtaken, c.overtakenBy, g.overtook = nil, 0, -1
+}
+
 // requeueUrgent keeps a channel with more priority events in the queue of those.
 func (g *Gate) requeueUrgent(channel int) {
 	c := &g.channels[channel]
@@ -204,10 +217,8 @@ func (g *Gate) requeueUrgent(channel int) {
 
 func (g *Gate) eventItem(channel int, e entry) Item {
 	c := &g.channels[channel]
-	releaseViews(c.overtaken)
-	c.overtaken, c.overtakenBy = nil, 0
-	if e.event.Kind == Barrier && len(e.overtaken) > 0 {
-		c.overtaken, c.overtakenBy = e.overtaken, e.event.Barrier.ID
+	if len(e.overtaken) > 0 {
+		c.overtaken, c.overtakenBy, g.overtook = e.overtaken, e.event.Barrier.ID, channel
 	}
 	if e.event.Kind == EndOfPartition && !c.ended {
 		c.ended = true
@@ -350,10 +361,9 @@ func (g *Gate) StopCapture(channel int) {
 		for _, v := range c.overtaken {
 			c.capture.addInput(g.index, channel, v)
 		}
-	} else {
-		releaseViews(c.overtaken)
+		c.overtaken = nil
 	}
-	c.overtaken, c.overtakenBy, c.capture = nil, 0, nil
+	c.capture = nil
 }
 
 // AbortCapture ends the captures of all channels for checkpoint id.
@@ -370,10 +380,10 @@ func (g *Gate) Close() {
 	if g.current >= 0 {
 		g.finishBuffer()
 	}
+	g.dropOvertaken()
 	for i := range g.channels {
 		c := &g.channels[i]
-		releaseViews(c.overtaken)
-		c.overtaken, c.capture = nil, nil
+		c.capture = nil
 		if c.q != nil {
 			c.q.close()
 		}
