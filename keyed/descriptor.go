@@ -8,7 +8,8 @@ import (
 )
 
 // Descriptor is a state that is to be registered. Only backends use it: one that
-// keeps native values calls Native, and the handle is ready.
+// keeps native values calls Native, one that keeps rows of bytes calls Bytes, and the
+// handle is ready.
 type Descriptor[K comparable] struct {
 	// Meta is the state's declaration, as snapshots have it.
 	Meta serializer.StateMeta
@@ -17,10 +18,17 @@ type Descriptor[K comparable] struct {
 
 	err    error
 	native func(env *engine.Env) engine.State
+	bytes  func(env *engine.BytesEnv, id uint16) engine.BytesState
 }
 
 // Native makes the state of native values and connects the handle with it.
 func (d *Descriptor[K]) Native(env *engine.Env) engine.State { return d.native(env) }
+
+// Bytes makes the state of decoded entries in front of rows of bytes, whose keys have
+// the state's number, and connects the handle with it.
+func (d *Descriptor[K]) Bytes(env *engine.BytesEnv, id uint16) engine.BytesState {
+	return d.bytes(env, id)
+}
 
 // Check tells what is wrong with the descriptor itself.
 func (d *Descriptor[K]) Check() error {

@@ -29,11 +29,22 @@ func attachList[K, N comparable, T any](b Backend[K], name string, ns serializer
 			e = n
 			return &n.store
 		}
+		d.bytes = func(env *engine.BytesEnv, id uint16) engine.BytesState {
+			n := newBytesList(d, ns, w, env, id, o)
+			n.expired = func(v *wrapped[T], at int64) bool { return o.ttl.expired(v.Timestamp, at) }
+			e = &expiringList[K, N, T]{store: n}
+			return n
+		}
 	} else {
 		d.Meta = serializer.NewKeyedState(name, "LIST", ns.Type(), serializer.NewList(s.Type()))
 		d.native = func(env *engine.Env) engine.State {
 			n := &nativeList[K, N, T]{}
 			n.setUp(d, ns, s, env, o)
+			e = n
+			return n
+		}
+		d.bytes = func(env *engine.BytesEnv, id uint16) engine.BytesState {
+			n := newBytesList(d, ns, s, env, id, o)
 			e = n
 			return n
 		}

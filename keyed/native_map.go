@@ -29,11 +29,22 @@ func attachMap[K, N, UK comparable, UV any](b Backend[K], name string, ns serial
 			e = n
 			return &n.store
 		}
+		d.bytes = func(env *engine.BytesEnv, id uint16) engine.BytesState {
+			n := newBytesMap(d, ns, key, w, env, id, o)
+			n.expired = func(v *wrapped[UV], at int64) bool { return o.ttl.expired(v.Timestamp, at) }
+			e = &expiringMap[K, N, UK, UV]{n}
+			return n
+		}
 	} else {
 		d.Meta = serializer.NewKeyedState(name, "MAP", ns.Type(), serializer.NewMap(key.Type(), value.Type()))
 		d.native = func(env *engine.Env) engine.State {
 			n := &nativeMap[K, N, UK, UV]{}
 			n.setUp(d, ns, key, value, env, o)
+			e = n
+			return n
+		}
+		d.bytes = func(env *engine.BytesEnv, id uint16) engine.BytesState {
+			n := newBytesMap(d, ns, key, value, env, id, o)
 			e = n
 			return n
 		}

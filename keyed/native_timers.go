@@ -35,6 +35,12 @@ func attachTimers[K, N comparable](b Backend[K], name string, ns serializer.Seri
 		e = n
 		return n
 	}
+	d.bytes = func(env *engine.BytesEnv, id uint16) engine.BytesState {
+		d.Meta = serializer.NewTimerState(name, serializer.NewTimer(d.Keys.Serializer.Type(), ns.Type()))
+		n := newBytesTimers(d, ns, env, id)
+		e = n
+		return n
+	}
 	d.Meta.Name = name
 	if err := b.Attach(d); err != nil {
 		return failedTimers[K, N]{err}

@@ -61,12 +61,23 @@ func attachValue[K, N comparable, V any](b Backend[K], name, kind string, ns ser
 			e = n
 			return &n.store
 		}
+		d.bytes = func(env *engine.BytesEnv, id uint16) engine.BytesState {
+			n := newBytesValue(d, ns, w, env, id, o)
+			n.expired = func(v *wrapped[V], at int64) bool { return o.ttl.expired(v.Timestamp, at) }
+			e = &expiringValue[K, N, V]{n}
+			return n
+		}
 	} else {
 		d.Meta = serializer.NewKeyedState(name, kind, ns.Type(), s.Type())
 		d.native = func(env *engine.Env) engine.State {
 			n := &nativeValue[K, N, V]{ser: s}
 			n.init(d, ns, env, o)
 			n.warm = warmBytes[K, N, V]()
+			e = n
+			return n
+		}
+		d.bytes = func(env *engine.BytesEnv, id uint16) engine.BytesState {
+			n := newBytesValue(d, ns, s, env, id, o)
 			e = n
 			return n
 		}

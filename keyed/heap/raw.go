@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/keyed/internal/engine"
 	"github.com/tidemark/tidemark/keyed/internal/table"
 	"github.com/tidemark/tidemark/serializer"
@@ -15,38 +16,15 @@ import (
 
 func newRawState(s *snapshot.State, env *engine.Env, decode *serializer.DecodeOptions) (*rawState, error) {
 	r := &rawState{from: s, env: env, decode: decode, mu: make([]sync.Mutex, env.Count), groups: make([][]rawRow, env.Count)}
-	word := ""
-	value := s.Value
-	switch s.Kind {
-	case snapshot.StateTimer:
-		r.meta = serializer.NewTimerState(s.Name, serializer.NewTimer(s.Key, s.Namespace))
-		return r, nil
-	case snapshot.StateValue:
-		word = "VALUE"
-	case snapshot.StateReducing:
-		word = "REDUCING"
-	case snapshot.StateAggregating:
-		word = "AGGREGATING"
-	case snapshot.StateList:
-		word = "LIST"
-		if r.elem = value; value != nil && value.Kind == serializer.KindList {
-			r.elem = value.Elem()
-		} else if value != nil {
-			value = serializer.NewList(value)
+	if s.Kind == snapshot.StateList {
+		if r.elem = s.Value; s.Value != nil && s.Value.Kind == serializer.KindList {
+			r.elem = s.Value.Elem()
 		}
-	case snapshot.StateMap:
-		word = "MAP"
-		if s.UserKey == nil || value == nil {
-			return nil, fmt.Errorf("%w without the types of its entries", errKind)
-		}
-		value = serializer.NewMap(s.UserKey, value)
-	default:
-		return nil, fmt.Errorf("%s: %w", s.Kind, errKind)
 	}
-	if value == nil || s.Namespace == nil {
-		return nil, fmt.Errorf("%w without its types", errKind)
+	var err error
+	if r.meta, err = keyed.RestoredMeta(s); err != nil {
+		return nil, err
 	}
-	r.meta = serializer.NewKeyedState(s.Name, word, s.Namespace, value)
 	return r, nil
 }
 
@@ -85,7 +63,7 @@ func (r *rawState) Load(row *snapshot.StateRow) error {
 
 // into decodes the rows into a registered state.
 func (r *rawState) into(st engine.State) error {
-	if err := sameKind(r.from, st.Meta()); err != nil {
+	if err := keyed.SameKind(r.from, st.Meta()); err != nil {
 		return err
 	}
 	load, err := st.Loader(r.from)

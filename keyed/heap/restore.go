@@ -2,7 +2,6 @@ package heap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -142,32 +141,11 @@ func (b *Backend[K]) expect(s *snapshot.State, decode *serializer.DecodeOptions)
 		b.states = append(b.states, state{State: raw, raw: raw})
 		return nil
 	}
-	if err := sameKind(s, b.states[i].Meta()); err != nil {
+	if err := keyed.SameKind(s, b.states[i].Meta()); err != nil {
 		return err
 	}
 	_, err := b.states[i].Loader(s) // is it compatible?
 	return err
-}
-
-// sameKind compares what a restored state is with what it was registered as.
-func sameKind(s *snapshot.State, m *serializer.StateMeta) error {
-	kind := snapshot.StateKind("timer")
-	switch m.StateType() {
-	case "VALUE":
-		kind = snapshot.StateValue
-	case "LIST":
-		kind = snapshot.StateList
-	case "MAP":
-		kind = snapshot.StateMap
-	case "REDUCING":
-		kind = snapshot.StateReducing
-	case "AGGREGATING":
-		kind = snapshot.StateAggregating
-	}
-	if s.Kind != kind {
-		return fmt.Errorf("is a %s state in the snapshot, registered as %s: %w", s.Kind, kind, keyed.ErrIncompatible)
-	}
-	return nil
 }
 
 // rawState holds a restored state that is not registered, as bytes.
@@ -188,5 +166,3 @@ type rawRow struct {
 	form                    snapshot.ValueForm
 	null                    bool
 }
-
-var errKind = errors.New("is of a kind that cannot be kept")

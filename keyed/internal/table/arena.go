@@ -315,3 +315,6 @@ func (a *Arena[T]) recycle() {
 		a.drained = 0
 	}
 }
+
+// Room is the number of elements that a run of n has room for.
+func Room(n int) int { return roomOf(classOf(n)) }
