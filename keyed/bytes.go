@@ -194,6 +194,9 @@ func (n *cached[K, N, S]) rowError(part string, err error) error {
 	return fmt.Errorf("keyed: state %s: stored %s: %w", n.meta.Name, part, err)
 }
 
+// Renumber implements engine.BytesState.
+func (n *cached[K, N, S]) Renumber(id uint16) { n.id = id }
+
 // touch marks an entry as used.
 func (n *cached[K, N, S]) touch(r table.Ref) {
 	h, num := n.hot[r.Shard()], r.Number()

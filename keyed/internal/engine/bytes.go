@@ -100,6 +100,8 @@ type BytesState interface {
 	// Trim gives what of a row's value a full snapshot of a time has: all, or without what
 	// had expired; drop says that nothing is left. Any goroutine may call it.
 	Trim(value []byte, at int64) (left []byte, drop bool)
+	// Renumber changes the number in the keys of rows, before there are any entries.
+	Renumber(id uint16)
 	// Reset is called when rows came into the store by another way.
 	Reset()
 	Stats() Stats

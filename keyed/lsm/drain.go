@@ -1,0 +1,262 @@
+package lsm
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemark/tidemark/incremental/pebbledb"
+	"github.com/tidemark/tidemark/keyed"
+	"github.com/tidemark/tidemark/keyed/internal/engine"
+	"github.com/tidemark/tidemark/keyed/internal/table"
+)
+
+// drainer writes frozen generations into the database, one after the other, beside the
+// task. A snapshot of the database is taken exactly between two of them: nothing else
+// is written by anybody.
+type drainer struct {
+	db           *pebbledb.DB
+	first, count int
+	life         context.Context
+	end          context.CancelFunc
+	done         atomic.Uint32 // generations that are in the database
+	failed       atomic.Pointer[error]
+
+	mu      sync.Mutex
+	queue   []*drain
+	running bool
+	idle    *sync.Cond
+	closed  bool
+}
+
+// drain is a frozen generation.
+type drain struct {
+	gen      uint32
+	view     *table.View // sees it
+	parts    []part
+	take     *frozen
+	finished chan struct{}
+}
+
+type part struct {
+	id      uint16
+	st      engine.BytesState
+	changes engine.Changes
+}
+
+func newDrainer(db *pebbledb.DB, first, count int) *drainer {
+	d := &drainer{db: db, first: first, count: count}
+	d.life, d.end = context.WithCancel(context.Background())
+	d.idle = sync.NewCond(&d.mu)
+	return d
+}
+
+func (d *drainer) add(j *drain) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue = append(d.queue, j)
+	if !d.running {
+		d.running = true
+		go d.run()
+	}
+}
+
+// busy tells whether a generation is being written or waits for it.
+func (d *drainer) busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running
+}
+
+// wait waits until nothing is to be written.
+func (d *drainer) wait() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.running {
+		d.idle.Wait()
+	}
+}
+
+func (d *drainer) failure() error {
+	if e := d.failed.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+func (d *drainer) close() {
+	d.end()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for d.running {
+		d.idle.Wait()
+	}
+}
+
+func (d *drainer) run() {
+	for {
+		d.mu.Lock()
+		if len(d.queue) == 0 {
+			d.running = false
+			d.idle.Broadcast()
+			d.mu.Unlock()
+			return
+		}
+		j := d.queue[0]
+		d.queue = d.queue[1:]
+		d.mu.Unlock()
+		d.one(j)
+	}
+}
+
+// one writes a generation.
+func (d *drainer) one(j *drain) {
+	defer close(j.finished)
+	err := d.failure()
+	if err == nil && d.life.Err() != nil {
+		err = keyed.ErrClosed
+	}
+	if err == nil {
+		err = d.write(j)
+	}
+	for _, p := range j.parts {
+		p.st.Release(j.view)
+	}
+	j.view.Close()
+	if err != nil {
+		if d.life.Err() != nil {
+			err = keyed.ErrClosed
+		}
+		d.failed.CompareAndSwap(nil, &err)
+		if j.take != nil {
+			j.take.settle(nil, err)
+		}
+		return
+	}
+	d.done.Store(j.gen)
+	if j.take != nil {
+		select {
+		case <-j.take.db.Settled():
+		case <-d.life.Done():
+		}
+		j.take.settle(j.take.db, nil)
+	}
+}
+
+func (d *drainer) write(j *drain) error {
+	if j.take == nil {
+		return d.apply(j, func(b *pebble.Batch) error { return d.db.Apply(d.life, b) })
+	}
+	f, err := d.db.Checkpoint(j.take.id, func(apply func(*pebble.Batch) error) error { return d.apply(j, apply) })
+	if err != nil {
+		return err
+	}
+	j.take.db = f
+	select {
+	case <-f.Settled():
+	case <-d.life.Done():
+		<-f.Settled() // which ends with the database's life, too
+	}
+	return d.db.Err()
+}
+
+// batchBytes is about how large a batch gets.
+const batchBytes = 512 << 10
+
+// row is a change of one generation while it is sorted.
+type row struct {
+	sort     uint64 // bytes 4 to 12 of the key
+	key, end uint32 // where it begins, and its value ends
+	value    uint32
+	op       engine.Op
+}
+
+// apply writes the changes by key group and state, sorted.
+func (d *drainer) apply(j *drain, commit func(*pebble.Batch) error) error {
+	if err := d.db.Acquire(); err != nil {
+		return err
+	}
+	defer d.db.Release()
+	batch := d.db.Pebble().NewBatch()
+	defer func() { _ = batch.Close() }()
+	var data []byte
+	var rows []row
+	var small [8]byte
+	for g := d.first; g < d.first+d.count; g++ {
+		for i := range j.parts {
+			p := &j.parts[i]
+			if p.changes.Len(g) == 0 {
+				continue
+			}
+			data, rows = data[:0], rows[:0]
+			p.changes.Group(j.view, g, func(op engine.Op, key, value []byte) {
+				small = [8]byte{}
+				copy(small[:], key[4:])
+				r := row{sort: binary.BigEndian.Uint64(small[:]), key: uint32(len(data)), op: op}
+				data = append(data, key...)
+				r.value = uint32(len(data))
+				data = append(data, value...)
+				r.end = uint32(len(data))
+				rows = append(rows, r)
+			})
+			if len(data) > 1<<31 {
+				return errors.New("the changes of a key group are larger than 2 GiB")
+			}
+			slices.SortFunc(rows, func(a, b row) int {
+				if a.sort != b.sort {
+					if a.sort < b.sort {
+						return -1
+					}
+					return 1
+				}
+				if c := bytes.Compare(data[a.key:a.value], data[b.key:b.value]); c != 0 {
+					return c
+				}
+				// Ranges first: a batch is applied in its order.
+				return int(b.op) - int(a.op)
+			})
+			for i := range rows {
+				r := &rows[i]
+				key, value := data[r.key:r.value], data[r.value:r.end]
+				if i > 0 && r.op == rows[i-1].op && bytes.Equal(key, data[rows[i-1].key:rows[i-1].value]) {
+					continue // an entry that was noted twice
+				}
+				var err error
+				switch r.op {
+				case engine.OpSet:
+					err = batch.Set(key, value, nil)
+				case engine.OpDelete:
+					err = batch.Delete(key, nil)
+				case engine.OpAppend:
+					err = batch.Merge(key, value, nil)
+				case engine.OpDeleteRange:
+					err = batch.DeleteRange(key, value, nil)
+				}
+				if err != nil {
+					return fmt.Errorf("lsm: %w", err)
+				}
+				if batch.Len() > batchBytes {
+					if d.life.Err() != nil {
+						return keyed.ErrClosed
+					}
+					if err := commit(batch); err != nil {
+						return err
+					}
+					batch.Reset()
+				}
+			}
+		}
+	}
+	if batch.Empty() {
+		return nil
+	}
+	return commit(batch)
+}

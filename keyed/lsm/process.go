@@ -1,0 +1,106 @@
+package lsm
+
+import (
+	"sync"
+
+	"github.com/tidemark/tidemark/incremental/pebbledb"
+)
+
+// Process is what all backends of an operating system process share: the one memory
+// budget, of entries, memtables and blocks together, and the limits of files,
+// compactions and transfers. For concurrent use.
+type Process struct {
+	db    *pebbledb.Process
+	limit int64 // of entries
+	step  int64
+
+	mu       sync.Mutex
+	backends int
+	taken    int64 // by all
+}
+
+// ProcessOptions are the limits of a Process. Nil or zero is the default.
+type ProcessOptions = pebbledb.ProcessOptions
+
+// NewProcess makes a Process. It is closed after its backends.
+func NewProcess(opts *ProcessOptions) *Process {
+	p := &Process{db: pebbledb.NewProcess(opts)}
+	total := p.db.MemoryBytes()
+	p.limit = total / 10 * 7
+	p.step = max(p.limit/64, 1<<16)
+	return p
+}
+
+// Close frees the caches.
+func (p *Process) Close() { p.db.Close() }
+
+var shared = sync.OnceValue(func() *Process { return NewProcess(nil) })
+
+// share is a backend's part of the budget of entries.
+type share struct {
+	p        *Process
+	taken    int64
+	releases []func()
+}
+
+func (p *Process) join() *share {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.backends++
+	return &share{p: p}
+}
+
+// grow takes one step more, if the budget has it or if the backend has less than its
+// fair part: others then give back when they next look.
+func (s *share) grow() bool {
+	p := s.p
+	p.mu.Lock()
+	fair := p.limit / int64(max(1, p.backends))
+	ok := p.taken+p.step <= p.limit || s.taken+p.step <= fair
+	if ok {
+		p.taken += p.step
+		s.taken += p.step
+	}
+	p.mu.Unlock()
+	if ok {
+		s.releases = append(s.releases, p.db.Reserve(int(p.step)))
+	}
+	return ok
+}
+
+// shrink gives a step back where others need it.
+func (s *share) shrink() {
+	p := s.p
+	for {
+		p.mu.Lock()
+		over := p.taken > p.limit && s.taken > p.limit/int64(max(1, p.backends)) && len(s.releases) > 1
+		if over {
+			p.taken -= p.step
+			s.taken -= p.step
+		}
+		p.mu.Unlock()
+		if !over {
+			return
+		}
+		s.release()
+	}
+}
+
+func (s *share) release() {
+	last := len(s.releases) - 1
+	s.releases[last]()
+	s.releases = s.releases[:last]
+}
+
+// leave gives everything back.
+func (s *share) leave() {
+	p := s.p
+	p.mu.Lock()
+	p.backends--
+	p.taken -= s.taken
+	s.taken = 0
+	p.mu.Unlock()
+	for len(s.releases) > 0 {
+		s.release()
+	}
+}
