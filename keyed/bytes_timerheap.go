@@ -2,15 +2,15 @@ package keyed
 
 import "math"
 
-// timerNode is a timer in a heap: its time and its number in the table.
-type timerNode struct {
+// dueNode is a timer in a heap: its time and its number in the table.
+type dueNode struct {
 	at  int64
 	num uint32
 }
 
 // timerHeap is a 4-ary heap by time: four children lie in one cache line.
 type timerHeap struct {
-	nodes []timerNode
+	nodes []dueNode
 	stale int // nodes whose timer was deleted
 }
 
@@ -24,7 +24,7 @@ func (h *timerHeap) head() int64 {
 
 // push adds a node and tells whether it is the first now.
 func (h *timerHeap) push(at int64, num uint32) bool {
-	h.nodes = append(h.nodes, timerNode{at, num})
+	h.nodes = append(h.nodes, dueNode{at, num})
 	i := len(h.nodes) - 1
 	for i > 0 {
 		p := (i - 1) / 4
@@ -34,7 +34,7 @@ func (h *timerHeap) push(at int64, num uint32) bool {
 		h.nodes[i] = h.nodes[p]
 		i = p
 	}
-	h.nodes[i] = timerNode{at, num}
+	h.nodes[i] = dueNode{at, num}
 	return i == 0
 }
 
@@ -47,12 +47,12 @@ func (h *timerHeap) pop() {
 		h.down(0, n)
 	}
 	if c := cap(h.nodes); c > 1024 && last < c/8 {
-		h.nodes = append(make([]timerNode, 0, c/4), h.nodes...)
+		h.nodes = append(make([]dueNode, 0, c/4), h.nodes...)
 	}
 }
 
 // down puts a node at a place or below it.
-func (h *timerHeap) down(i int, n timerNode) {
+func (h *timerHeap) down(i int, n dueNode) {
 	for {
 		c := 4*i + 1
 		if c >= len(h.nodes) {
@@ -82,7 +82,7 @@ func (h *timerHeap) heapify() {
 }
 
 // filter keeps some nodes.
-func (h *timerHeap) filter(keep func(timerNode) bool) []timerNode {
+func (h *timerHeap) filter(keep func(dueNode) bool) []dueNode {
 	kept := h.nodes[:0]
 	for _, n := range h.nodes {
 		if keep(n) {

@@ -128,7 +128,7 @@ func (n *bytesTimers[K, N]) look(k *Key[K], p timerPlace[N]) (e *table.CacheEntr
 }
 
 func (n *bytesTimers[K, N]) register(k Key[K], ns N, at int64) (bool, error) {
-	p := timerPlace[N]{at, ns}
+	p := timerPlace[N]{at: at, ns: ns}
 	e, r, h, stored, err := n.look(&k, p)
 	if err != nil || stored || e != nil && !e.Val.dead {
 		return false, err
@@ -155,7 +155,7 @@ func (n *bytesTimers[K, N]) register(k Key[K], ns N, at int64) (bool, error) {
 }
 
 func (n *bytesTimers[K, N]) delete(k Key[K], ns N, at int64) (bool, error) {
-	p := timerPlace[N]{at, ns}
+	p := timerPlace[N]{at: at, ns: ns}
 	e, r, h, stored, err := n.look(&k, p)
 	if err != nil || e == nil && !stored || e != nil && e.Val.dead {
 		return false, err
@@ -169,7 +169,7 @@ func (n *bytesTimers[K, N]) delete(k Key[K], ns N, at int64) (bool, error) {
 	g := int(k.group) - n.first
 	q := &n.queues[g]
 	if q.stale++; q.stale > 64 && q.stale > len(q.nodes)/2 {
-		n.sieve(g, func(timerNode) bool { return true })
+		n.sieve(g, func(dueNode) bool { return true })
 	}
 	return true, nil
 }
@@ -190,20 +190,20 @@ func (n *bytesTimers[K, N]) bury(h uint32, e *table.CacheEntry[K, timerPlace[N],
 
 // sieve keeps the nodes of a key group's heap that stand for a timer and that keep wants,
 // each timer's once.
-func (n *bytesTimers[K, N]) sieve(g int, keep func(timerNode) bool) {
+func (n *bytesTimers[K, N]) sieve(g int, keep func(dueNode) bool) {
 	q := &n.queues[g]
-	q.nodes = q.filter(func(t timerNode) bool { return n.alive(g, t) && keep(t) })
+	q.nodes = q.filter(func(t dueNode) bool { return n.alive(g, t) && keep(t) })
 	n.times(g)
 }
 
 // alive tells whether a node of a heap still stands for a timer.
-func (n *bytesTimers[K, N]) alive(g int, t timerNode) bool {
+func (n *bytesTimers[K, N]) alive(g int, t dueNode) bool {
 	e := n.tab.At(table.RefTo(g, t.num))
 	return e.Live() && !e.Val.dead && e.NS.at == t.at
 }
 
 // settle brings the first timer of all to the front of its heap.
-func (n *bytesTimers[K, N]) settle() (g int, t timerNode, ok bool, err error) {
+func (n *bytesTimers[K, N]) settle() (g int, t dueNode, ok bool, err error) {
 	for {
 		g = n.tree.winner()
 		q, h := &n.queues[g], &n.horizons[g]
@@ -388,7 +388,7 @@ func (n *bytesTimers[K, N]) evictGroup(g int) (freed int64) {
 	}
 	n.b.Used -= freed
 	if freed > 0 {
-		n.sieve(g, func(timerNode) bool { return true })
+		n.sieve(g, func(dueNode) bool { return true })
 	}
 	return freed
 }

@@ -137,16 +137,15 @@ func (d *drainer) one(j *drain) {
 		}
 		d.failed.CompareAndSwap(nil, &err)
 		if j.take != nil {
+			if j.take.db != nil {
+				j.take.db.Release()
+			}
 			j.take.settle(nil, err)
 		}
 		return
 	}
 	d.done.Store(j.gen)
 	if j.take != nil {
-		select {
-		case <-j.take.db.Settled():
-		case <-d.life.Done():
-		}
 		j.take.settle(j.take.db, nil)
 	}
 }
@@ -160,11 +159,9 @@ func (d *drainer) write(j *drain) error {
 		return err
 	}
 	j.take.db = f
-	select {
-	case <-f.Settled():
-	case <-d.life.Done():
-		<-f.Settled() // which ends with the database's life, too
-	}
+	// Nothing else is written until the tables are linked. That they could not be is an
+	// error of the checkpoint alone, which Upload tells.
+	<-f.Settled()
 	return d.db.Err()
 }
 

@@ -200,7 +200,10 @@ func typesOf(m *serializer.StateMeta, key *serializer.Type) (*engine.OldTypes, *
 	case snapshot.StateMap:
 		o.UserKey, o.Value = m.MapTypes()
 	case snapshot.StateTimer:
-		o.Namespace, o.Value = nil, nil
+		if t := o.Value; t != nil && len(t.Fields) == 3 {
+			o.Key, o.Namespace = t.Fields[1].Type, t.Fields[2].Type
+		}
+		o.Value = nil
 	}
 	s.Key, s.Namespace, s.UserKey, s.Value = o.Key, o.Namespace, o.UserKey, o.Value
 	return o, s

@@ -225,7 +225,7 @@ func (b *Backend[K]) openTables(ctx context.Context, s *source) (ok bool, err er
 	for i := range metas {
 		st := state{meta: metas[i]}
 		if at, known := b.byName[metas[i].Name]; known && b.states[at].st != nil {
-			types, old := typesOf(&metas[i], metas[i].Key())
+			types, old := typesOf(&metas[i], mine[0].meta.Key)
 			reg := b.states[at]
 			if err := keyed.SameKind(old, &reg.meta); err != nil {
 				return false, fmt.Errorf("state %s: %w", metas[i].Name, err)

@@ -190,6 +190,7 @@ func (o Opener) testIncompatible(t *testing.T) {
 	require.NoError(t, err)
 	keyed.Value(d, "total", serializer.Int64)
 	require.ErrorContains(t, d.Restore(t.Context(), from), "state total: key: incompatible")
+	require.NoError(t, d.Close())
 
 	c = o.Open(t, keyed.Config[string]{MaxParallelism: 64})
 	require.ErrorContains(t, c.Restore(t.Context(), from), "has max parallelism 128, this backend 64")

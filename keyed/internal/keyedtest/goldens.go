@@ -139,12 +139,30 @@ func (o Opener) goldenOperator(t *testing.T, sn *snapshot.Snapshot, position int
 			h, err := upload(w, snap, keyed.WriteOptions{Format: f})
 			require.NoError(t, err)
 			ours := st.Commit(t, w, sn.Checkpoint.Operators[position], sn.Checkpoint.Version >= 5, []metadata.KeyedHandle{h})
+			if f == keyed.FormatCheckpoint && o.Incremental {
+				ours = o.asSavepoint(t, ours, keyed.Config[value]{Key: asIs{states[0].Key, do}, MaxParallelism: int(op.MaxParallelism), Clock: &keyed.ManualClock{}, HashRules: goldenHashes}, sn.Checkpoint.Operators[position], sn.Checkpoint.Version >= 5, do.Classes)
+			}
 			got, _ := rows(t, ours, nil)
 			require.Equal(t, want, got, "operator %s, registered %v, format %d", op.ID, registered, f)
 		}
 		require.NoError(t, b.Close())
 	}
 	return true
+}
+
+// asSavepoint restores a checkpoint that only the backend reads and makes a savepoint of it.
+func (o Opener) asSavepoint(t *testing.T, sn *snapshot.Snapshot, c keyed.Config[value], as metadata.OperatorState, newer bool, classes serializer.Classes) *snapshot.Snapshot {
+	b, err := o.String(t, c)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	require.NoError(t, b.Restore(t.Context(), keyed.RestoreSource{Snapshot: sn, Classes: classes}))
+	st := NewStorage(t)
+	w, id := st.Begin(t, 0)
+	snap, err := b.Snapshot(t.Context(), id)
+	require.NoError(t, err)
+	h, err := upload(w, snap, keyed.WriteOptions{Format: keyed.FormatCanonical})
+	require.NoError(t, err)
+	return st.Commit(t, w, as, newer, []metadata.KeyedHandle{h})
 }
 
 // registerDynamic registers a state with the types that the snapshot says.

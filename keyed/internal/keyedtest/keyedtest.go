@@ -36,6 +36,9 @@ type TB interface {
 type Opener struct {
 	String func(t TB, c keyed.Config[string]) (Backend[string], error)
 	Int64  func(t TB, c keyed.Config[int64]) (Backend[int64], error)
+	// Incremental: checkpoints are files of the backend's own, which only it reads, and what
+	// has expired is only left out of savepoints.
+	Incremental bool
 }
 
 // Open opens a backend of strings until the end of a test.

@@ -132,11 +132,13 @@ type frozen struct {
 	now     int64
 	done    chan error
 	handles []metadata.KeyedHandle
+	format  keyed.Format
 }
 
 type machine struct {
 	t       *rapid.T
 	opener  Opener
+	opened  []Backend[string]
 	max     int
 	ttl     keyed.TTLConfig
 	clock   keyed.ManualClock
@@ -172,6 +174,7 @@ func (m *machine) open(parallelism int, from *snapshot.Snapshot) []*subtask {
 			Key: serializer.String, MaxParallelism: m.max, KeyGroups: metadata.KeyGroupRange{Start: int32(first), Count: int32(last - first + 1)}, Clock: &m.clock,
 		})
 		require.NoError(m.t, err)
+		m.opened = append(m.opened, b)
 		early := from == nil || rapid.Bool().Draw(m.t, "register first")
 		restore := func() {
 			if from != nil {
@@ -199,8 +202,8 @@ func (m *machine) close() {
 	for _, f := range m.snaps {
 		<-f.done
 	}
-	for _, s := range m.tasks {
-		_ = s.Close()
+	for _, b := range m.opened { // also those of an action that was cut short
+		require.NoError(m.t, b.Close())
 	}
 }
 
@@ -617,6 +620,7 @@ func (m *machine) snapshot(t *rapid.T) {
 	}
 	inline := rapid.SampledFrom([]int{0, -1}).Draw(t, "inline")
 	f := &frozen{tasks: m.tasks, model: m.model.clone(), now: m.now(), done: make(chan error, 1)}
+	f.format = o.Format
 	f.writer, f.id = m.storage.Begin(t, inline)
 	var snaps []keyed.Snapshot
 	for _, s := range m.tasks {
@@ -664,7 +668,7 @@ func (m *machine) finish(t *rapid.T) {
 		}
 	}
 	tasks := m.open(rapid.IntRange(1, min(m.max, 4)).Draw(t, "parallelism"), sn)
-	if !m.ttl.KeepInSnapshots {
+	if !m.ttl.KeepInSnapshots && (f.format == keyed.FormatCanonical || !m.opener.Incremental) {
 		f.model.expire(m.ttl, f.now)
 	}
 	f.tasks = tasks
