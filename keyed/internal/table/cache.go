@@ -35,9 +35,9 @@ type Cache[K, N comparable, V any] struct {
 
 // shard is the table of one key group.
 type cacheShard[K, N comparable, V any] struct {
-	mu     sync.Mutex // held by readers, and by the owner while a view is open
-	dir    []cachePlace    // by the first bits of the hash
-	shift  uint8      // 32 - bits of dir
+	mu     sync.Mutex   // held by readers, and by the owner while a view is open
+	dir    []cachePlace // by the first bits of the hash
+	shift  uint8        // 32 - bits of dir
 	chunks [][]CacheEntry[K, N, V]
 	used   uint32 // entries of chunks that were ever used
 	free   []uint32
