@@ -262,7 +262,7 @@ func (b *Backend[K]) relieve() error {
 
 func (b *Backend[K]) allow() {
 	b.env.Allow = b.share.taken
-	b.env.Full = max(b.share.taken/4, 1<<16)
+	b.env.Full = b.share.fair() / 4 // dirty entries are among those that Allow counts
 }
 
 // evict drops entries until there is some room.

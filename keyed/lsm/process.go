@@ -68,6 +68,13 @@ func (s *share) grow() bool {
 	return ok
 }
 
+// fair is a backend's part if all were alike.
+func (s *share) fair() int64 {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return s.p.limit / int64(max(1, s.p.backends))
+}
+
 // shrink gives a step back where others need it.
 func (s *share) shrink() {
 	p := s.p

@@ -8,6 +8,9 @@
 //	go run ./internal/bench/backends -keys 5000000 w3 w4     # snapshots, restores
 //	go run ./internal/bench/backends -keys 5000000 dip       # updates around a snapshot
 //	go run ./internal/bench/backends w7                      # timers
+//	go run ./internal/bench/backends -backend lsm w1         # as rocksdb-mm256
+//	go run ./internal/bench/backends -backend lsm -name rocksdb-64c -budget 64 -keys 5000000 w2
+//	go run ./internal/bench/backends -backend lsm -name rocksdb+inc w3inc
 //
 // CPU per operation is that of the measuring thread. Human lines go to stderr.
 package main
@@ -38,11 +41,17 @@ var (
 	dir     = flag.String("dir", "", "where snapshots go; a temporary directory if empty")
 	gogc    = flag.Int("gogc", 100, "GOGC")
 	profile = flag.String("cpuprofile", "", "file for a CPU profile")
+	kind    = flag.String("backend", "heap", "heap or lsm")
+	label   = flag.String("name", "", "what the backend is called in variants; hashmap, or rocksdb as Flink's figures are")
+	budget  = flag.Int64("budget", 256, "memory budget of lsm in MiB")
 	memMiB  = flag.Int64("memlimit", 0, "GOMEMLIMIT in MiB; 0 is none")
 )
 
 func main() {
 	flag.Parse()
+	if *label == "" {
+		*label = map[string]string{"heap": "hashmap", "lsm": "rocksdb-mm256"}[*kind]
+	}
 	debug.SetGCPercent(*gogc)
 	if *memMiB > 0 {
 		debug.SetMemoryLimit(*memMiB << 20)
@@ -70,11 +79,11 @@ func run(workloads []string) error {
 		return err
 	}
 	if len(workloads) == 0 {
-		return fmt.Errorf("name workloads: w1, w3, w4, dip, w7")
+		return fmt.Errorf("name workloads: w1, w2, w3, w3inc, w4, dip, w7")
 	}
 	runtime.LockOSThread()
 	for _, w := range workloads {
-		f := map[string]func() error{"w1": w1, "w3": w3, "w4": w4, "dip": dip, "w7": w7}[w]
+		f := map[string]func() error{"w1": w1, "w2": w2, "w3inc": w3inc, "w3": w3, "w4": w4, "dip": dip, "w7": w7}[w]
 		if f == nil {
 			return fmt.Errorf("no workload %s", w)
 		}

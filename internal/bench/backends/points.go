@@ -8,17 +8,8 @@ import (
 	"strings"
 
 	"github.com/tidemark/tidemark/keyed"
-	"github.com/tidemark/tidemark/keyed/heap"
 	"github.com/tidemark/tidemark/serializer"
 )
-
-func open() *heap.Backend[int64] {
-	b, err := heap.Open(keyed.Config[int64]{Key: serializer.Int64})
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
 
 func must(err error) {
 	if err != nil {
@@ -80,20 +71,20 @@ func w1Values(n int, uni, zip, perm []int64) {
 	for k := range int64(n) {
 		must(s.Set(b.Key(k), int64(mix(uint64(k)))))
 	}
-	report("w1", "hashmap/value-long", "heap_after_setup", "MiB", heapMiB()-before)
+	report("w1", *label+"/value-long", "heap_after_setup", "MiB", heapMiB()-before)
 	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
-		point("hashmap/value-long-get/"+name, seq, func(_, _ int, k int64) {
+		point(*label+"/value-long-get/"+name, seq, func(_, _ int, k int64) {
 			v, _, _ := s.Get(b.Key(k))
 			Sink += v
 		}, nil)
-		point("hashmap/value-long-update/"+name, seq, func(_, i int, k int64) { must(s.Set(b.Key(k), int64(i))) }, nil)
+		point(*label+"/value-long-update/"+name, seq, func(_, i int, k int64) { must(s.Set(b.Key(k), int64(i))) }, nil)
 	}
-	point("hashmap/value-long-getupdate/uniform", uni, func(_, _ int, k int64) {
+	point(*label+"/value-long-getupdate/uniform", uni, func(_, _ int, k int64) {
 		key := b.Key(k)
 		v, _, _ := s.Get(key)
 		must(s.Set(key, v+1))
 	}, nil)
-	point("hashmap/value-long-addnew/permuted", perm, func(p, i int, k int64) { must(s.Set(b.Key(k+int64(n*(p+1))), int64(i))) }, nil)
+	point(*label+"/value-long-addnew/permuted", perm, func(p, i int, k int64) { must(s.Set(b.Key(k+int64(n*(p+1))), int64(i))) }, nil)
 	must(b.Close())
 
 	pool := make([][]byte, 1024)
@@ -106,15 +97,15 @@ func w1Values(n int, uni, zip, perm []int64) {
 	for k := range int64(n) {
 		must(v.Set(b.Key(k), value100(k, 0)))
 	}
-	report("w1", "hashmap/value-100B", "heap_after_setup", "MiB", heapMiB()-before)
+	report("w1", *label+"/value-100B", "heap_after_setup", "MiB", heapMiB()-before)
 	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
-		point("hashmap/value-100B-get/"+name, seq, func(_, _ int, k int64) {
+		point(*label+"/value-100B-get/"+name, seq, func(_, _ int, k int64) {
 			x, _, _ := v.Get(b.Key(k))
 			Sink += int64(len(x))
 		}, nil)
-		point("hashmap/value-100B-update/"+name, seq, func(_, i int, k int64) { must(v.Set(b.Key(k), pool[i%1024])) }, nil)
+		point(*label+"/value-100B-update/"+name, seq, func(_, i int, k int64) { must(v.Set(b.Key(k), pool[i%1024])) }, nil)
 	}
-	point("hashmap/value-100B-addnew/permuted", perm, func(p, i int, k int64) { must(v.Set(b.Key(k+int64(n*(p+1))), pool[i%1024])) }, nil)
+	point(*label+"/value-100B-addnew/permuted", perm, func(p, i int, k int64) { must(v.Set(b.Key(k+int64(n*(p+1))), pool[i%1024])) }, nil)
 	must(b.Close())
 
 	texts := make([]string, 1024)
@@ -126,11 +117,11 @@ func w1Values(n int, uni, zip, perm []int64) {
 	for k := range int64(n) {
 		must(str.Set(b.Key(k), string100(k, 0)))
 	}
-	point("hashmap/value-string100-get/uniform", uni, func(_, _ int, k int64) {
+	point(*label+"/value-string100-get/uniform", uni, func(_, _ int, k int64) {
 		x, _, _ := str.Get(b.Key(k))
 		Sink += int64(len(x))
 	}, nil)
-	point("hashmap/value-string100-update/uniform", uni, func(_, i int, k int64) { must(str.Set(b.Key(k), texts[i%1024])) }, nil)
+	point(*label+"/value-string100-update/uniform", uni, func(_, i int, k int64) { must(str.Set(b.Key(k), texts[i%1024])) }, nil)
 	must(b.Close())
 }
 
@@ -145,8 +136,8 @@ func w1Lists(n int, uni, zip, perm []int64) {
 	for k := range int64(n) {
 		one(k)
 	}
-	report("w1", "hashmap/list-1", "heap_after_setup", "MiB", heapMiB()-before)
-	point("hashmap/list1-get/uniform", uni, func(_, _ int, k int64) {
+	report("w1", *label+"/list-1", "heap_after_setup", "MiB", heapMiB()-before)
+	point(*label+"/list1-get/uniform", uni, func(_, _ int, k int64) {
 		l, _ := s.Get(b.Key(k))
 		Sink += int64(len(l))
 	}, nil)
@@ -156,26 +147,26 @@ func w1Lists(n int, uni, zip, perm []int64) {
 			Sink += x
 		}
 	}
-	point("hashmap/list1-getiterate/uniform", uni, iterate, nil)
-	point("hashmap/list1-getiterate/zipf", zip, iterate, nil)
+	point(*label+"/list1-getiterate/uniform", uni, iterate, nil)
+	point(*label+"/list1-getiterate/zipf", zip, iterate, nil)
 	single := []int64{0}
-	point("hashmap/list1-update1/uniform", uni, func(_, i int, k int64) {
+	point(*label+"/list1-update1/uniform", uni, func(_, i int, k int64) {
 		single[0] = int64(i)
 		must(s.Update(b.Key(k), single))
 	}, nil)
-	point("hashmap/list-add/permuted", perm, func(_, i int, k int64) { must(s.Add(b.Key(k), int64(i))) }, one)
+	point(*label+"/list-add/permuted", perm, func(_, i int, k int64) { must(s.Add(b.Key(k), int64(i))) }, one)
 	hundred := make([]int64, 100)
 	for i := range hundred {
 		hundred[i] = int64(i)
 	}
 	few := perm[:n/10]
-	point("hashmap/list-addall100/permuted", few, func(_, _ int, k int64) { must(s.AddAll(b.Key(k), hundred)) }, one)
-	point("hashmap/list-update100/permuted", few, func(_, _ int, k int64) { must(s.Update(b.Key(k), hundred)) }, nil)
+	point(*label+"/list-addall100/permuted", few, func(_, _ int, k int64) { must(s.AddAll(b.Key(k), hundred)) }, one)
+	point(*label+"/list-update100/permuted", few, func(_, _ int, k int64) { must(s.Update(b.Key(k), hundred)) }, nil)
 	for _, k := range few {
 		must(s.Update(b.Key(k), hundred))
 	}
-	point("hashmap/list100-getiterate/permuted", few, iterate, nil)
-	point("hashmap/list-addnew/permuted", perm, func(p, i int, k int64) { must(s.Add(b.Key(k+int64(n*(p+1))), int64(i))) }, nil)
+	point(*label+"/list100-getiterate/permuted", few, iterate, nil)
+	point(*label+"/list-addnew/permuted", perm, func(p, i int, k int64) { must(s.Add(b.Key(k+int64(n*(p+1))), int64(i))) }, nil)
 	must(b.Close())
 }
 
@@ -188,43 +179,43 @@ func w1Maps(n int, uni, zip, perm []int64) {
 			must(s.Put(b.Key(k), u, int64(mix(uint64(k)))))
 		}
 	}
-	report("w1", "hashmap/map-10", "heap_after_setup", "MiB", heapMiB()-before)
+	report("w1", *label+"/map-10", "heap_after_setup", "MiB", heapMiB()-before)
 	for name, seq := range map[string][]int64{"uniform": uni, "zipf": zip} {
-		point("hashmap/map10-get/"+name, seq, func(_, i int, k int64) {
+		point(*label+"/map10-get/"+name, seq, func(_, i int, k int64) {
 			v, _, _ := s.Get(b.Key(k), int64(i%10))
 			Sink += v
 		}, nil)
 	}
-	point("hashmap/map10-contains/uniform", uni, func(_, i int, k int64) {
+	point(*label+"/map10-contains/uniform", uni, func(_, i int, k int64) {
 		if ok, _ := s.Contains(b.Key(k), int64(i%20)); ok {
 			Sink++
 		}
 	}, nil)
 	few := uni[:n/5]
-	point("hashmap/map10-isempty/uniform", few, func(_, _ int, k int64) {
+	point(*label+"/map10-isempty/uniform", few, func(_, _ int, k int64) {
 		if ok, _ := s.IsEmpty(b.Key(k)); ok {
 			Sink++
 		}
 	}, nil)
-	point("hashmap/map10-keys/uniform", few, func(_, _ int, k int64) {
+	point(*label+"/map10-keys/uniform", few, func(_, _ int, k int64) {
 		must(s.Entries(b.Key(k), func(u, _ int64) bool {
 			Sink += u
 			return true
 		}))
 	}, nil)
-	point("hashmap/map10-entries/uniform", few, func(_, _ int, k int64) {
+	point(*label+"/map10-entries/uniform", few, func(_, _ int, k int64) {
 		must(s.Entries(b.Key(k), func(u, v int64) bool {
 			Sink += u + v
 			return true
 		}))
 	}, nil)
-	point("hashmap/map10-put/uniform", uni, func(_, i int, k int64) { must(s.Put(b.Key(k), int64(i%10), int64(i))) }, nil)
-	point("hashmap/map10-putnew/permuted", perm, func(_, i int, k int64) { must(s.Put(b.Key(k), 10, int64(i))) }, func(k int64) { must(s.Remove(b.Key(k), 10)) })
+	point(*label+"/map10-put/uniform", uni, func(_, i int, k int64) { must(s.Put(b.Key(k), int64(i%10), int64(i))) }, nil)
+	point(*label+"/map10-putnew/permuted", perm, func(_, i int, k int64) { must(s.Put(b.Key(k), 10, int64(i))) }, func(k int64) { must(s.Remove(b.Key(k), 10)) })
 	for _, k := range perm {
 		must(s.Put(b.Key(k), 10, k))
 	}
-	point("hashmap/map10-remove/permuted", perm, func(_, _ int, k int64) { must(s.Remove(b.Key(k), 10)) }, func(k int64) { must(s.Put(b.Key(k), 10, k)) })
-	point("hashmap/map-addnew/permuted", perm, func(p, i int, k int64) { must(s.Put(b.Key(k+int64(n*(p+1))), 10, int64(i))) }, nil)
+	point(*label+"/map10-remove/permuted", perm, func(_, _ int, k int64) { must(s.Remove(b.Key(k), 10)) }, func(k int64) { must(s.Put(b.Key(k), 10, k)) })
+	point(*label+"/map-addnew/permuted", perm, func(p, i int, k int64) { must(s.Put(b.Key(k+int64(n*(p+1))), 10, int64(i))) }, nil)
 	must(b.Close())
 }
 
@@ -244,12 +235,12 @@ func w1Folds(n int, uni []int64) {
 		must(r.Add(b.Key(k), k))
 		must(a.Add(b.Key(k), k))
 	}
-	point("hashmap/reducing-get/uniform", uni, func(_, _ int, k int64) {
+	point(*label+"/reducing-get/uniform", uni, func(_, _ int, k int64) {
 		v, _, _ := r.Get(b.Key(k))
 		Sink += v
 	}, nil)
-	point("hashmap/reducing-add/uniform", uni, func(_, i int, k int64) { must(r.Add(b.Key(k), int64(i))) }, nil)
-	point("hashmap/aggregating-add/uniform", uni, func(_, i int, k int64) { must(a.Add(b.Key(k), int64(i))) }, nil)
+	point(*label+"/reducing-add/uniform", uni, func(_, i int, k int64) { must(r.Add(b.Key(k), int64(i))) }, nil)
+	point(*label+"/aggregating-add/uniform", uni, func(_, i int, k int64) { must(a.Add(b.Key(k), int64(i))) }, nil)
 	must(b.Close())
 }
 
@@ -316,9 +307,9 @@ func w7() error {
 		must(b.Close())
 	}
 	for _, o := range order {
-		report("w7", "hashmap/"+o, "throughput", "timers/s", results[o].perSecond...)
-		report("w7", "hashmap/"+o, "cpu_per_timer", "ns", results[o].perOp...)
+		report("w7", *label+"/"+o, "throughput", "timers/s", results[o].perSecond...)
+		report("w7", *label+"/"+o, "cpu_per_timer", "ns", results[o].perOp...)
 	}
-	report("w7", "hashmap/register", "heap_after", "MiB", mem...)
+	report("w7", *label+"/register", "heap_after", "MiB", mem...)
 	return nil
 }

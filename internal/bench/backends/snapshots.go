@@ -13,7 +13,6 @@ import (
 
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/keyed"
-	"github.com/tidemark/tidemark/keyed/heap"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
 	"github.com/tidemark/tidemark/snapshot"
@@ -22,7 +21,7 @@ import (
 type bytesState = keyed.ValueState[int64, []byte]
 
 // load makes the state of w2, w3 and w4: value100 of each key, in permuted order.
-func load(n int) (*heap.Backend[int64], *bytesState) {
+func load(n int) (backend, *bytesState) {
 	b := open()
 	s := keyed.Value(b, "state", serializer.Bytes)
 	for _, k := range permutation(n, 3) {
@@ -65,7 +64,7 @@ func (p *place) close() {
 
 // save writes a snapshot with its metadata and gives the milliseconds of
 // both parts, and the CPU time of the second.
-func (p *place) save(b *heap.Backend[int64], name string, f keyed.Format) (sync, async, cpu float64) {
+func (p *place) save(b backend, name string, f keyed.Format) (sync, async, cpu float64) {
 	ctx := context.Background()
 	start := time.Now()
 	snap, err := b.Snapshot(ctx, 1)
@@ -116,7 +115,7 @@ func w3() error {
 	n := count(1_000_000)
 	p := newPlace()
 	defer p.close()
-	variant := fmt.Sprintf("hashmap/%dk/", n/1000)
+	variant := fmt.Sprintf(*label+"/%dk/", n/1000)
 	syncs, asyncs, cpus, size := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}, map[string]float64{}
 	var loads, mem, rss []float64
 	for range *runs {
@@ -157,7 +156,7 @@ func w4() error {
 	b = nil
 	ctx := context.Background()
 	for _, f := range formats {
-		variant := fmt.Sprintf("hashmap/%dk/%s", n/1000, f.name)
+		variant := fmt.Sprintf(*label+"/%dk/%s", n/1000, f.name)
 		if !wanted(variant) {
 			continue
 		}
@@ -262,7 +261,7 @@ func dip() error {
 		}
 	}
 	for _, f := range formats {
-		base := fmt.Sprintf("hashmap/%dk/dip-%s", n/1000, f.name)
+		base := fmt.Sprintf(*label+"/%dk/dip-%s", n/1000, f.name)
 		if !wanted(base) {
 			continue
 		}
