@@ -102,11 +102,7 @@ func (s *FileSink[T]) syncDir() error {
 }
 
 // Recover implements Sink.
-func (s *FileSink[T]) Recover(ctx context.Context, e *task.Env, keep []FileCommittable) error {
-	kept := map[string]bool{}
-	for _, c := range keep {
-		kept[c.Temporary] = true
-	}
+func (s *FileSink[T]) Recover(ctx context.Context, e *task.Env) error {
 	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -116,10 +112,9 @@ func (s *FileSink[T]) Recover(ctx context.Context, e *task.Env, keep []FileCommi
 	}
 	for _, f := range entries {
 		name := f.Name()
-		if !strings.HasPrefix(name, ".part-") || !strings.HasSuffix(name, inProgress) || kept[name] || strings.HasPrefix(name, ".part-"+e.Run+"-") {
+		if !strings.HasPrefix(name, ".part-") || !strings.HasSuffix(name, inProgress) || strings.HasPrefix(name, ".part-"+e.Run+"-") {
 			continue
 		}
-		// The subtask of a committable that is kept may rename it just now.
 		if err := os.Remove(filepath.Join(s.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

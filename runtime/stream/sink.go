@@ -29,9 +29,10 @@ type Sink[T, C any] interface {
 	// Commit makes committables visible. It may be called again for those that were
 	// committed, which is no error.
 	Commit(ctx context.Context, e *task.Env, committables []C) error
-	// Recover drops what earlier runs (task.Place.Run) left uncommitted, but for keep.
-	// One subtask calls it, when it starts; others may have begun to write.
-	Recover(ctx context.Context, e *task.Env, keep []C) error
+	// Recover drops what earlier runs (task.Place.Run) left uncommitted. One subtask
+	// calls it once in each run, after the first complete checkpoint: by then all that
+	// the restored one had is committed.
+	Recover(ctx context.Context, e *task.Env) error
 }
 
 // SinkWriter writes the records of one subtask.
@@ -54,12 +55,13 @@ func To[T, C any](in *Stream[T], s Sink[T, C], opts ...Option) *Node {
 // sinkOperator is Flink's SinkWriterOperator and CommitterOperator in one.
 type sinkOperator[T, C any] struct {
 	task.Base
-	sink   Sink[T, C]
-	env    *task.Env
-	w      SinkWriter[T, C]
-	state  *operatorstate.ListState[[]byte]
-	epochs []epoch[C] // ascending by checkpoint
-	held   []C        // pre-committed, of no checkpoint yet
+	sink      Sink[T, C]
+	env       *task.Env
+	w         SinkWriter[T, C]
+	state     *operatorstate.ListState[[]byte]
+	epochs    []epoch[C] // ascending by checkpoint
+	recovered bool
+	held      []C // pre-committed, of no checkpoint yet
 }
 
 // epoch is what was pre-committed for a checkpoint.
@@ -68,8 +70,8 @@ type epoch[C any] struct {
 	committables []C
 }
 
-// committableState is a union list, so that the subtask that recovers knows what all
-// others are to commit. An element is
+// committableState is a list whose elements are dealt out when the parallelism
+// changes: it does not matter who commits. An element is
 //
 //	int64  checkpoint ID
 //	int32  version of the committables' serializer
@@ -85,29 +87,21 @@ func (s *sinkOperator[T, C]) Open(e *task.Env) error {
 	if err != nil {
 		return err
 	}
-	if s.state, err = operatorstate.Union(b, committableState, serializer.Bytes); err != nil {
+	if s.state, err = operatorstate.List(b, committableState, serializer.Bytes); err != nil {
 		return err
 	}
-	var all, mine []C
+	var restored []C
 	for i, element := range s.state.All() {
 		c, err := s.read(element)
 		if err != nil {
 			return fmt.Errorf("state %s, element %d: %w", committableState, i, err)
 		}
-		all = append(all, c)
-		if i%e.Parallelism == e.Subtask {
-			mine = append(mine, c)
-		}
+		restored = append(restored, c)
 	}
 	s.state.Clear()
-	if len(mine) > 0 {
-		if err := s.sink.Commit(e.Context, e, mine); err != nil {
+	if len(restored) > 0 {
+		if err := s.sink.Commit(e.Context, e, restored); err != nil {
 			return fmt.Errorf("commit of what checkpoint %d has: %w", e.RestoredID(), err)
-		}
-	}
-	if e.Subtask == 0 {
-		if err := s.sink.Recover(e.Context, e, all); err != nil {
-			return fmt.Errorf("recovery: %w", err)
 		}
 	}
 	s.w, err = s.sink.NewWriter(e)
@@ -165,6 +159,14 @@ func (s *sinkOperator[T, C]) Snapshot(x *task.Snapshotting) error {
 // Complete commits what a checkpoint has: of it and of those before it, whose
 // notifications may be lost, or which were aborted.
 func (s *sinkOperator[T, C]) Complete(id int64) error {
+	if s.env.Subtask == 0 && !s.recovered {
+		// A checkpoint is taken only when all subtasks run, so all of them have committed
+		// what they were given.
+		s.recovered = true
+		if err := s.sink.Recover(s.env.Context, s.env); err != nil {
+			return fmt.Errorf("recovery: %w", err)
+		}
+	}
 	n := 0
 	var due []C
 	for n < len(s.epochs) && s.epochs[n].id <= id {

@@ -233,22 +233,41 @@ func (t *Task) endOfData(c *mailbox.Controller, drain bool) error {
 	return t.maybeEnd(c)
 }
 
-// maybeEnd completes a task that has nothing more to wait for: after its last record,
-// with checkpoints, a checkpoint that has its last state.
+// maybeEnd completes a task that has nothing more to wait for: after its last record
+// a checkpoint that has its last state, if there are any, and that those behind it
+// have read all of its output. Until then that is its channel state.
 func (t *Task) maybeEnd(c *mailbox.Controller) error {
-	if !t.finished || t.ending {
-		return nil
+	if !t.finished || t.ending || t.d.Checkpoints && t.finalAt != finalDone {
+		return nil // completed comes back
 	}
-	if t.d.Checkpoints && drainedOrEnded(t) {
-		return nil // Complete comes back
+	if t.d.Checkpoints && !t.outputsRead() {
+		if t.drainTimer == nil {
+			t.drainTimer = (*timerService)(t).alarm(t.clock.Millis()+drainMillis, func() error {
+				t.drainTimer = nil
+				return t.maybeEnd(c)
+			})
+		}
+		return nil
 	}
 	return t.end(c)
 }
 
-func drainedOrEnded(t *Task) bool { return t.finalAt != finalDone }
-
 // finalDone stands in finalAt once the final checkpoint is complete.
 const finalDone = -1
+
+// drainMillis is how often a task that is about to end looks whether its output was
+// read.
+const drainMillis = 2
+
+func (t *Task) outputsRead() bool {
+	t.flush()
+	for _, o := range t.d.Outputs {
+		if buffers, _ := o.Partition.Backlog(); buffers > 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // end completes the task.
 func (t *Task) end(c *mailbox.Controller) error {

@@ -146,6 +146,7 @@ type Task struct {
 	finalAt      int64 // the first checkpoint after finished
 	ending       bool
 	barrierTimer func()
+	drainTimer   func()
 
 	checkpoints checkpoints
 	async       sync.WaitGroup
@@ -325,6 +326,9 @@ func (t *Task) close() error {
 	}
 	if t.barrierTimer != nil {
 		t.barrierTimer()
+	}
+	if t.drainTimer != nil {
+		t.drainTimer()
 	}
 	var errs []error
 	for i := range t.chain {

@@ -1,0 +1,198 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidemark/tidemark/runtime"
+	"github.com/tidemark/tidemark/runtime/event"
+	"github.com/tidemark/tidemark/runtime/stream"
+	"github.com/tidemark/tidemark/serializer"
+)
+
+const testJob = "00000000000000000000000000000001"
+
+// copyJob counts numbers by key and writes each count, "key count", to files: each
+// line must be there once, whatever happens.
+func copyJob(n, keys int64, parallelism int, to string, hook func(int64) error) *stream.Job {
+	j := stream.NewJob("copy", &stream.JobOptions{Parallelism: parallelism, MaxParallelism: 128})
+	nums := stream.From(j, stream.Sequence(0, n-1), stream.UID("numbers"))
+	moved := stream.Apply(nums.Rebalance(), func() stream.Function[int64, int64] { return &hooked{hook} }, stream.UID("hook"))
+	byKey := stream.KeyBy(moved, serializer.Int64, func(v int64) int64 { return v % keys })
+	counts := stream.Process(byKey, newCounter, stream.UID("count"))
+	lines := stream.Map(counts, func(p pair) string { return fmt.Sprintf("%d %d", p.F0, p.F1) })
+	sink := stream.Lines(to)
+	sink.NoSync = true
+	stream.To(lines, sink, stream.UID("sink"))
+	return j
+}
+
+func readLines(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "part-*"))
+	require.NoError(t, err)
+	var all []string
+	for _, n := range names {
+		b, err := os.ReadFile(n)
+		require.NoError(t, err)
+		if s := strings.TrimSuffix(string(b), "\n"); s != "" {
+			all = append(all, strings.Split(s, "\n")...)
+		}
+	}
+	return all
+}
+
+func requireCounts(t *testing.T, lines []string, n, keys int64) {
+	t.Helper()
+	var want []string
+	for k := range keys {
+		for c := range n / keys {
+			want = append(want, fmt.Sprintf("%d %d", k, c+1))
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(lines)
+	require.Equal(t, len(want), len(lines))
+	require.Equal(t, want, lines)
+}
+
+// TestExactlyOnce runs the job in all modes with failures at random points, in
+// attempts of random parallelism.
+func TestExactlyOnce(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("TIDEMARK_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("TIDEMARK_SEED=%d", seed)
+	for _, m := range []struct {
+		name    string
+		mode    runtime.Mode
+		timeout time.Duration
+	}{{"aligned", runtime.Aligned, 0}, {"unaligned", runtime.Unaligned, 0}, {"aligned with timeout", runtime.Aligned, 2 * time.Millisecond}} {
+		t.Run(m.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			const n, keys = 30_000, 300
+			dir, to := t.TempDir(), t.TempDir()
+			var seen, failures atomic.Int64
+			hook := func(int64) error {
+				i := seen.Add(1)
+				if i%9_000 == 0 && failures.Add(1) <= 3 {
+					if failures.Load() == 2 {
+						panic("injected")
+					}
+					return errInjected
+				}
+				if i%64 == 0 {
+					time.Sleep(200 * time.Microsecond)
+				}
+				return nil
+			}
+			for run := 0; ; run++ {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(60+rng.IntN(120))*time.Millisecond)
+				if run >= 3 {
+					ctx, cancel = context.WithCancel(t.Context())
+				}
+				p := 1 + rng.IntN(4)
+				err := runtime.Run(ctx, copyJob(n, keys, p, to, hook), &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(dir), JobID: testJob, Durable: true,
+					Interval: 8 * time.Millisecond, Mode: m.mode, AlignedTimeout: m.timeout, TolerableFailures: 1000, Restart: runtime.FixedDelay(20, time.Millisecond)})
+				cancel()
+				if err == nil {
+					t.Logf("%d runs, %d failures", run+1, failures.Load())
+					break
+				}
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			requireCounts(t, readLines(t, to), n, keys)
+			left, err := filepath.Glob(filepath.Join(to, ".part*"))
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+// TestAtLeastOnce loses nothing.
+func TestAtLeastOnce(t *testing.T) {
+	const n, keys = 30_000, 300
+	var got collected
+	var seen atomic.Int64
+	hook := func(int64) error {
+		i := seen.Add(1)
+		if i == 12_000 || i == 25_000 {
+			return errInjected
+		}
+		if i%64 == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		return nil
+	}
+	err := runtime.Run(t.Context(), countJob(n, keys, 2, &got, hook), &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(t.TempDir()),
+		Interval: 5 * time.Millisecond, Mode: runtime.AtLeastOnce, TolerableFailures: 1000, Restart: runtime.FixedDelay(20, time.Millisecond)})
+	require.NoError(t, err)
+	require.Len(t, got.max, keys)
+	for k, c := range got.max {
+		require.GreaterOrEqual(t, c, int64(n/keys), "key %d", k)
+	}
+}
+
+// TestStopWithSavepoint stops a job and goes on from the savepoint at another
+// parallelism: canonical and native, and with drain.
+func TestStopWithSavepoint(t *testing.T) {
+	for _, typ := range []event.SnapshotType{event.SavepointCanonical, event.SavepointNative} {
+		t.Run(typ.String(), func(t *testing.T) {
+			const n, keys = 100_000, 200
+			dir, to := "file://"+filepath.ToSlash(t.TempDir()), t.TempDir()
+			slow := func(v int64) error {
+				if v%64 == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				return nil
+			}
+			opts := func(restore string) *runtime.Options {
+				return &runtime.Options{Checkpoints: dir, Interval: 20 * time.Millisecond, Restore: restore, TolerableFailures: 1000, Restart: runtime.NoRestart()}
+			}
+			e, err := runtime.Start(t.Context(), copyJob(n, keys, 2, to, slow), opts(""))
+			require.NoError(t, err)
+			time.Sleep(40 * time.Millisecond)
+			r, err := e.Stop(t.Context(), typ, dir, false)
+			require.NoError(t, err)
+			require.Equal(t, runtime.Finished, e.Status())
+			require.NotEmpty(t, r.Path)
+			require.Less(t, len(readLines(t, to)), n)
+			require.NoError(t, runtime.Run(t.Context(), copyJob(n, keys, 3, to, nil), opts(r.Path)))
+			requireCounts(t, readLines(t, to), n, keys)
+		})
+	}
+}
+
+func TestStuckTaskIsReported(t *testing.T) {
+	release := make(chan struct{})
+	j := stream.NewJob("stuck", nil)
+	stream.ForEach(stream.From(j, stream.Sequence(0, 10)), func(int64) error {
+		<-release
+		return nil
+	}, stream.Name("waits"))
+	ctx, cancel := context.WithCancel(t.Context())
+	e, err := runtime.Start(ctx, j, &runtime.Options{CancelTimeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	time.Sleep(20 * time.Millisecond)
+	cancel()
+	err = e.Wait()
+	var stuck *runtime.CancelError
+	require.ErrorAs(t, err, &stuck)
+	require.Equal(t, []string{"Source -> waits, subtask 0"}, stuck.Tasks)
+	require.Equal(t, runtime.Failed, e.Status())
+	close(release)
+}
