@@ -45,7 +45,7 @@ func (e *Execution) deploy() {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &run{tasks: map[event.Task]*running{}, cancel: cancel, dataEnds: map[event.Task]bool{}}
+	r := &run{ctx: ctx, tasks: map[event.Task]*running{}, cancel: cancel, dataEnds: map[event.Task]bool{}}
 	e.run = r
 	// A failure from here on is one of this attempt.
 	e.setStatus(Running)
@@ -115,7 +115,7 @@ type madeExchange struct {
 // task makes a task of a vertex.
 func (e *Execution) task(v *vertex, subtask int, run string, made map[*exchange]*madeExchange) (*task.Task, error) {
 	d := task.Descriptor{Task: v.task(subtask, e.attempt), Name: v.name(), Parallelism: v.parallelism(), MaxParallelism: v.max, Run: run,
-		State: &e.opts.State, Restored: e.state, FinishedBefore: e.finishedBefore(v), Checkpoints: e.opts.Interval > 0, AtLeastOnce: e.opts.Mode == AtLeastOnce,
+		State: &e.opts.State, Restored: e.state, FinishedBefore: e.finishedBefore(v), Checkpoints: e.opts.Checkpoints != "", AtLeastOnce: e.opts.Mode == AtLeastOnce,
 		FlushMillis: e.opts.FlushInterval.Milliseconds(), Writer: e.writer, Owner: (*owner)(e)}
 	index := map[*stream.Node]int{}
 	for i, n := range v.nodes {
@@ -249,11 +249,23 @@ func (e *Execution) endOfData(t event.Task) {
 		return
 	}
 	r.dataEnds[t] = true
-	if len(r.dataEnds) == len(r.tasks) && e.opts.Interval > 0 && e.Status() == Running {
-		e.background.Go(func() {
-			// If it fails the next periodic one will do.
-			_, _ = e.coordinator.Trigger(context.Background(), event.Checkpoint, event.None, "")
-		})
+	if len(r.dataEnds) == len(r.tasks) && e.opts.Checkpoints != "" && e.Status() == Running {
+		e.background.Go(func() { e.lastCheckpoint(r) })
+	}
+}
+
+// lastCheckpoint takes a checkpoint, or tries until the attempt is over.
+func (e *Execution) lastCheckpoint(r *run) {
+	for {
+		_, err := e.coordinator.Trigger(r.ctx, event.Checkpoint, event.None, "")
+		if err == nil {
+			return
+		}
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
 

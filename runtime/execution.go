@@ -67,6 +67,7 @@ type run struct {
 	tasks     map[event.Task]*running
 	left      int // tasks that have not ended
 	ready     int // tasks that run
+	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	ends      []*ends
 	dataEnds  map[event.Task]bool
@@ -231,6 +232,9 @@ func (e *Execution) Checkpoint(ctx context.Context, t event.SnapshotType, target
 // where it was. It waits for the job's end.
 func (e *Execution) Stop(ctx context.Context, t event.SnapshotType, target string, drain bool) (checkpoint.Result, error) {
 	post := event.Suspend
+	if drain && e.opts.Checkpoints == "" {
+		return checkpoint.Result{}, errors.New("the job has no folder for checkpoints: its tasks would end before the savepoint")
+	}
 	if drain {
 		post = event.Terminate
 	}

@@ -177,6 +177,37 @@ func TestStopWithSavepoint(t *testing.T) {
 	}
 }
 
+// TestDrain stops a job as if its input had ended: what is in windows comes out, and
+// the sink has all of it.
+func TestDrain(t *testing.T) {
+	dir, to := "file://"+filepath.ToSlash(t.TempDir()), t.TempDir()
+	j := stream.NewJob("drain", &stream.JobOptions{Parallelism: 2})
+	nums := stream.From(j, stream.SlowSequence(0, 1<<40, 2000), stream.UID("numbers"))
+	stamped := stream.Watermarks(nums, stream.WatermarkStrategy[int64]{Timestamp: func(v, _ int64) int64 { return v % 1000 }, OutOfOrder: time.Hour})
+	counts := stream.ProcessWindow(stream.Windows(byMod(stamped, 3), stream.Tumbling(time.Hour)), func(c *stream.WindowContext[int64, string], v []int64) error {
+		c.Emit(fmt.Sprint(c.Key.Value()))
+		return nil
+	}, stream.UID("windows"))
+	sink := stream.Lines(to)
+	sink.NoSync = true
+	stream.To(counts, sink, stream.UID("sink"))
+	e, err := runtime.Start(t.Context(), j, &runtime.Options{Checkpoints: dir, Restart: runtime.NoRestart()})
+	require.NoError(t, err)
+	time.Sleep(100 * time.Millisecond)
+	_, err = e.Stop(t.Context(), event.SavepointCanonical, dir, true)
+	require.NoError(t, err)
+	got := readLines(t, to)
+	slices.Sort(got)
+	require.Equal(t, []string{"0", "1", "2"}, got)
+}
+
+// TestSinkWithoutCheckpoints commits at the end.
+func TestSinkWithoutCheckpoints(t *testing.T) {
+	to := t.TempDir()
+	require.NoError(t, runtime.Run(t.Context(), copyJob(1000, 10, 2, to, nil), nil))
+	requireCounts(t, readLines(t, to), 1000, 10)
+}
+
 func TestStuckTaskIsReported(t *testing.T) {
 	release := make(chan struct{})
 	j := stream.NewJob("stuck", nil)

@@ -135,7 +135,19 @@ func (s *sinkOperator[T, C]) preCommit() error {
 }
 
 func (s *sinkOperator[T, C]) PrepareBarrier(int64) error { return s.preCommit() }
-func (s *sinkOperator[T, C]) Finish() error              { return s.preCommit() }
+
+// Finish ends what is written. The last checkpoint commits it; without checkpoints
+// nothing else would.
+func (s *sinkOperator[T, C]) Finish() error {
+	if err := s.preCommit(); err != nil || s.env.Checkpoints {
+		return err
+	}
+	if err := s.sink.Commit(s.env.Context, s.env, s.held); err != nil {
+		return fmt.Errorf("commit at the end of the input: %w", err)
+	}
+	s.held = nil
+	return nil
+}
 
 func (s *sinkOperator[T, C]) Snapshot(x *task.Snapshotting) error {
 	if len(s.held) > 0 {

@@ -154,6 +154,7 @@ func (t *Task) triggered(b event.Barrier) error {
 	delay := time.Duration(max(0, t.clock.Millis()-b.Timestamp)) * time.Millisecond
 	if t.handler == nil {
 		if b.Options.Post == event.Terminate && !t.finished {
+			t.stopping = b.ID // the end has to wait for the savepoint
 			if err := t.endOfData(t.mail.Controller(), true); err != nil {
 				return err
 			}

@@ -237,7 +237,7 @@ func (t *Task) endOfData(c *mailbox.Controller, drain bool) error {
 // a checkpoint that has its last state, if there are any, and that those behind it
 // have read all of its output. Until then that is its channel state.
 func (t *Task) maybeEnd(c *mailbox.Controller) error {
-	if !t.finished || t.ending || t.d.Checkpoints && t.finalAt != finalDone {
+	if !t.finished || t.ending || t.stopping != 0 || t.d.Checkpoints && t.finalAt != finalDone {
 		return nil // completed comes back
 	}
 	if t.d.Checkpoints && !t.outputsRead() {

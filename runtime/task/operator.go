@@ -115,6 +115,8 @@ type Env struct {
 	// Context ends when the task is cancelled.
 	Context context.Context
 	Timers  Timers
+	// Checkpoints are taken: the last one after the end of the input.
+	Checkpoints bool
 
 	host host
 	slot *slot

@@ -257,7 +257,7 @@ func (t *Task) open() error {
 		t.chain[i] = link{op: d.New(), env: &Env{
 			Place: Place{Operator: d.ID, Name: d.Name, UID: d.UID, Subtask: int(t.d.Task.Subtask), Parallelism: t.d.Parallelism,
 				MaxParallelism: t.d.MaxParallelism, Attempt: int(t.d.Task.Attempt), Run: t.d.Run},
-			Context: t.ctx, Timers: (*timerService)(t), host: t, slot: &slot{opts: t.d.State, from: t.d.Restored},
+			Context: t.ctx, Timers: (*timerService)(t), Checkpoints: t.d.Checkpoints, host: t, slot: &slot{opts: t.d.State, from: t.d.Restored},
 		}}
 	}
 	for _, w := range t.d.Wires {
