@@ -285,6 +285,10 @@ func (e *Execution) taskEnded(r *run, id event.Task, err error) {
 	}
 	e.coordinator.TaskState(id, state, err)
 	if err != nil && !errors.Is(err, errAttemptOver) {
+		var panicked *task.PanicError
+		if errors.As(err, &panicked) {
+			e.opts.Log.Error("panic", "task", x.name, "subtask", id.Subtask, "value", panicked.Value, "stack", string(panicked.Stack))
+		}
 		e.failed(&TaskError{Name: x.name, Subtask: int(id.Subtask), Attempt: int(id.Attempt), Err: err})
 	}
 	if r.left == 0 && e.run == r {

@@ -271,7 +271,12 @@ func (t *Task) writeInBackground(b event.Barrier, parts []*frozen, capture *chan
 	finished := t.finished && b.Options.Post != event.Suspend
 	write := func() {
 		defer cancel(nil)
-		states, persisted, err := t.write(ctx, b, parts, capture)
+		var states []event.OperatorSubtask
+		var persisted event.Metrics
+		err := t.guard(func() (err error) {
+			states, persisted, err = t.write(ctx, b, parts, capture)
+			return err
+		})
 		r := t.checkpoints.done(b.ID)
 		switch {
 		case err == nil:

@@ -155,6 +155,14 @@ type inputEnd struct {
 	read  func(r *channel.Records, channel int) (more bool, err error)
 	watch func(at int64) error
 	idle  func(idle bool) error
+	bytes int // read since they were asked for
+}
+
+// takeBytes is how many bytes were read since the last call.
+func (e *inputEnd) takeBytes() int {
+	n := e.bytes
+	e.bytes = 0
+	return n
 }
 
 func (c *codec[T]) input(in any, channels int) *inputEnd {
@@ -204,6 +212,7 @@ func (d *decoder[T]) read(r *channel.Records, ch int) (more bool, err error) {
 			}
 			return false, d.send()
 		}
+		d.end.bytes += 4 + len(e)
 		at, value := NoTimestamp, e[1:]
 		switch e[0] {
 		case channel.TagRecord:

@@ -132,8 +132,8 @@ func (t *Task) records(c *mailbox.Controller, i int, it channel.Item) error {
 		if err != nil {
 			return fmt.Errorf("operator %s: %w", t.d.Operators[in.Operator].Name, err)
 		}
+		t.handler.AddProcessedBytes(in.end.takeBytes())
 		if !more {
-			t.handler.AddProcessedBytes(channel.DefaultBufferSize)
 			return nil
 		}
 		if t.mail.HasMail() || !t.available() {
