@@ -17,6 +17,7 @@ final class Also {
         }
         int entries = 0;
         int made = 0;
+        String what = "";
         StringBuilder skipped = new StringBuilder();
         for (Run.Snapshot s : snapshots) {
             Path dir = base.resolveSibling(base.getFileName() + "-also");
@@ -33,6 +34,7 @@ final class Also {
                     Run.Snapshot as = new Run.Snapshot(to, s.kind(), s.parallelism(), s.expected());
                     boolean copy = to.getFileName().toString().equals("copy");
                     for (Run.ReadBack op : run.readBacks.values()) {
+                        what = to.getFileName() + " of " + s.dir().getFileName();
                         if (copy && c.readByJob) {
                             entries += Verify.readBackByJob(as, op, c.readConf, c.maxParallelism);
                         } else if (copy && c.noReadBack != null) {
@@ -45,6 +47,8 @@ final class Also {
                     }
                     made++;
                 }
+            } catch (IllegalStateException e) {
+                throw new IllegalStateException(what + ": " + e.getMessage(), e);
             } finally {
                 Files.move(away, base);
                 Main.delete(dir);
