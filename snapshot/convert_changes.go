@@ -84,6 +84,7 @@ type changeSink struct {
 	seen       []bool // states of the key group
 	name       []byte // buffers
 	value      []byte
+	pairKey    []byte
 }
 
 func (s *changeSink) group(kg int32) error {
@@ -316,10 +317,18 @@ func (s *changeSink) pair(key, value []byte) error {
 		if e.reset {
 			return nil
 		}
-		if !e.done { // the entries of a map stand together
+		if !e.done {
+			// As pairs, so that they come into one map with those that are there: of two
+			// maps of a key, Flink's heap backend keeps the second.
 			e.done = true
-			if err := s.added(e); err != nil {
-				return err
+			head := len(key) - len(userKey)
+			for _, k := range sortedKeys(e.entries) {
+				if v := e.entries[k]; v != nil {
+					s.pairKey = append(append(s.pairKey[:0], key[:head]...), k...)
+					if err := s.sink.pair(s.pairKey, v); err != nil {
+						return err
+					}
+				}
 			}
 		}
 		if _, ok := e.entries[string(userKey)]; ok {

@@ -47,6 +47,9 @@ func convertGoldens(t *testing.T, cases []*testdata.Case, least int) {
 						convertTo(t, f.pool, loc, to, opts)
 						got := rowsFor(t, f.pool, to)
 						require.Equal(t, want, got, "%s", format)
+						if format == stream.HeapFormat {
+							eachMapOnce(t, f.pool, to)
+						}
 						converted[format.String()]++
 						// And on to the other format.
 						again := *opts
@@ -60,6 +63,25 @@ func convertGoldens(t *testing.T, cases []*testdata.Case, least int) {
 	}
 	t.Log(converted)
 	require.Greater(t, converted["heap"], least)
+}
+
+// eachMapOnce fails if a snapshot in the heap's format has two maps of a key: Flink
+// would keep the second alone.
+func eachMapOnce(t testing.TB, pool *blobstore.Pool, loc blobstore.Location) {
+	s, err := Open(t.Context(), pool, loc, nil)
+	require.NoError(t, err)
+	at := map[string]int64{}
+	for r, err := range Rows(t.Context(), s, &ScanOptions{Classes: goldenClasses(t)}) {
+		require.NoError(t, err)
+		if r.State.Kind != StateMap {
+			continue
+		}
+		k := fmt.Sprintf("%s %s %x %x", r.State.Operator.ID, r.State.Name, r.Key, r.Namespace)
+		if first, ok := at[k]; ok && first != r.Offset {
+			t.Errorf("%s: two maps of one key, %s, at %d and %d", loc, k, first, r.Offset)
+		}
+		at[k] = r.Offset
+	}
 }
 
 // rowsFor are all rows of a snapshot, sorted. Lists and maps without entries are
