@@ -30,7 +30,7 @@ func Migrate(old, new *Type, opts *CompatOptions) (Convert, Compatibility) {
 	default:
 		return nil, c
 	}
-	dec := NewDecoder(old, nil)
+	dec, shape := NewDecoder(old, nil), &shaper{readers: map[*Type]*avroReader{}}
 	return func(dst, b []byte) ([]byte, error) {
 		v, n, err := dec.Decode(b)
 		if err != nil {
@@ -39,18 +39,49 @@ func Migrate(old, new *Type, opts *CompatOptions) (Convert, Compatibility) {
 		if n != len(b) {
 			return dst, bad(n, "value", fmt.Sprintf("has %d bytes behind it", len(b)-n))
 		}
-		return new.AppendValue(dst, withoutRemoved(v, new))
+		v = shape.value(v, new)
+		if shape.err != nil {
+			return dst, shape.err
+		}
+		return new.AppendValue(dst, v)
 	}, c
 }
 
-// withoutRemoved leaves out the fields that a POJO of type t has no more. Those it
-// has got are null or zero when they are encoded.
-func withoutRemoved(v Value, t *Type) Value {
+// shaper makes values of an old type fit a new one.
+type shaper struct {
+	readers map[*Type]*avroReader
+	err     error // the first
+}
+
+// avro is a value as the newer schema has it.
+func (s *shaper) avro(v Value, t *Type) Value {
+	r := s.readers[t]
+	if r == nil {
+		var err error
+		if r, err = newAvroReader(t.Schema); err != nil {
+			s.err = err
+			return v
+		}
+		s.readers[t] = r
+	}
+	out, err := r.value(v, avroRef{r.root, ""})
+	if err != nil && s.err == nil {
+		s.err = fmt.Errorf("avro value: %w", err)
+	}
+	return out
+}
+
+// value leaves out the fields that a POJO of type t has no more. Those it has got are
+// null or zero when they are encoded. Avro has rules of its own.
+func (s *shaper) value(v Value, t *Type) Value {
 	for t != nil && (t.Kind == KindNullable || t.Kind == KindOption) {
 		t = t.Elem()
 	}
 	if t == nil {
 		return v
+	}
+	if t.Schema != "" {
+		return s.avro(v, t)
 	}
 	field := func(i int) *Type {
 		if i < len(t.Fields) {
@@ -69,27 +100,27 @@ func withoutRemoved(v Value, t *Type) Value {
 		kept := Object{Class: x.Class}
 		for _, f := range x.Fields {
 			if i := slices.IndexFunc(t.Fields, func(g Field) bool { return g.Name == f.Name }); i >= 0 {
-				kept.Fields = append(kept.Fields, NamedValue{f.Name, withoutRemoved(f.Value, t.Fields[i].Type)})
+				kept.Fields = append(kept.Fields, NamedValue{f.Name, s.value(f.Value, t.Fields[i].Type)})
 			}
 		}
 		return kept
 	case RowValue:
 		for i := range x.Fields {
-			x.Fields[i] = withoutRemoved(x.Fields[i], field(i))
+			x.Fields[i] = s.value(x.Fields[i], field(i))
 		}
 		return x
 	case []any:
 		for i := range x {
 			if t.Kind == KindTuple {
-				x[i] = withoutRemoved(x[i], field(i))
+				x[i] = s.value(x[i], field(i))
 			} else {
-				x[i] = withoutRemoved(x[i], t.Elem())
+				x[i] = s.value(x[i], t.Elem())
 			}
 		}
 		return x
 	case []Entry:
 		for i := range x {
-			x[i] = Entry{withoutRemoved(x[i].Key, t.Key()), withoutRemoved(x[i].Value, t.Value())}
+			x[i] = Entry{s.value(x[i].Key, t.Key()), s.value(x[i].Value, t.Value())}
 		}
 		return x
 	}
