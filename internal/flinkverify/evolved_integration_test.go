@@ -27,7 +27,15 @@ var evolved = []struct {
 	// has. Then we write before, and Flink does not restore after.
 	classes, became string
 	refused         bool
+	// ours: Flink is not asked. Its heap backend finds a new Avro schema compatible and
+	// then hands out generic records of the old one, in which the new fields are not; only
+	// a generated class has Avro resolve the schemas.
+	ours bool
 }{
+	{name: "avro-fields", before: [2]string{avro(`{"name":"id","type":"long"},{"name":"name","type":"string"},{"name":"n","type":"int"}`), `{"id": 7, "name": "x", "n": -3}`},
+		after: [2]string{avro(`{"name":"note","type":"string","default":"none"},{"name":"n","type":"long"},{"name":"id","type":"long"}`), `{"note": "none", "n": -3, "id": 7}`}, ours: true},
+	{name: "avro-nullable", before: [2]string{avro(`{"name":"id","type":"long"}`), `{"id": 7}`},
+		after: [2]string{avro(`{"name":"id","type":"long"},{"name":"more","type":["null","string"],"default":null}`), `{"id": 7, "more": null}`}, ours: true},
 	{name: "avro-no-default", before: [2]string{avro(`{"name":"id","type":"long"}`), `{"id": 7}`},
 		after: [2]string{avro(`{"name":"id","type":"long"},{"name":"more","type":"string"}`), `{"id": 7, "more": ""}`}, refused: true},
 	{name: "avro-narrowed", before: [2]string{avro(`{"name":"id","type":"long"}`), `{"id": 7}`},
@@ -103,7 +111,7 @@ func testEvolved(t *testing.T, f *fixture, flink *flinkverify.Flink) {
 					}
 					require.ErrorIs(t, err, keyed.ErrIncompatible)
 				}
-				if c.became != "" { // Flink has not the classes of after
+				if c.became != "" || c.ours { // Flink has not the classes of after
 					continue
 				}
 				file, backend := filepath.Join(out, c.name+"-after.json"), "hashmap"
