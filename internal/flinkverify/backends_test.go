@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,10 +29,12 @@ type fixture struct {
 	pool    *blobstore.Pool
 	classes serializer.Classes
 	hash    serializer.HashRules
+	dir     string // for backends on disk
+	jobs    int
 }
 
 func newFixture(t testing.TB) *fixture {
-	f := &fixture{t: t, pool: blobstore.NewPool(nil, nil)}
+	f := &fixture{t: t, pool: blobstore.NewPool(nil, nil), dir: t.TempDir()}
 	t.Cleanup(func() { f.pool.Close() })
 	file, err := os.Open(filepath.Join(flinkverify.Dir(t), "classes.txt"))
 	require.NoError(t, err)
@@ -72,7 +75,8 @@ func (f *fixture) create(description []byte) *snapshot.Snapshot {
 }
 
 func (f *fixture) options(backend job.Kind, parallelism int) *job.Options {
-	return &job.Options{Backend: backend, Parallelism: parallelism, Classes: f.classes, Hash: f.hash}
+	f.jobs++
+	return &job.Options{Backend: backend, Dir: filepath.Join(f.dir, strconv.Itoa(f.jobs)), Parallelism: parallelism, Classes: f.classes, Hash: f.hash}
 }
 
 // write writes a job's snapshot.
@@ -151,7 +155,7 @@ var written = []struct {
 }
 
 // backends are those that are tested.
-var backends = []job.Kind{job.Heap}
+var backends = []job.Kind{job.Heap, job.LSM}
 
 // TestBackendsHoldDescriptions puts the examples and random descriptions into our
 // backends, in each way that snapshots are written, and reads them back: what was

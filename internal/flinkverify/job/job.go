@@ -25,11 +25,14 @@ type Kind string
 // Backends.
 const (
 	Heap Kind = "heap"
+	LSM  Kind = "lsm"
 )
 
 // Options are how a job runs.
 type Options struct {
 	Backend Kind // "" is Heap
+	// Dir is where backends on disk keep their databases; it is the job's alone.
+	Dir string
 	// Parallelism of all operators; 0 is what the snapshot says. An operator whose max
 	// parallelism is less has that.
 	Parallelism int
@@ -195,7 +198,8 @@ func (j *Job) Close() error {
 
 // WriteOptions are how a job is written. Nil is a canonical savepoint.
 type WriteOptions struct {
-	// Kind is as for snapshot.CreateFrom.
+	// Kind is as for snapshot.CreateFrom; a native savepoint or checkpoint is in the
+	// backend's own format, which of LSM no Flink reads.
 	Kind     snapshot.CreateKind
 	Version  int32 // of the metadata; 0 is metadata.DefaultVersion
 	ID       int64 // of the checkpoint; 0 is 1

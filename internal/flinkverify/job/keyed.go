@@ -3,9 +3,12 @@ package job
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strconv"
 
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/keyed/heap"
+	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
 	"github.com/tidemark/tidemark/snapshot"
@@ -33,7 +36,7 @@ func newKeyed[K comparable](o *operator, key serializer.Serializer[K], declare d
 	for i := range o.parallelism {
 		first, last := serializer.KeyGroupRange(i, o.parallelism, c.MaxParallelism)
 		c.KeyGroups = metadata.KeyGroupRange{Start: int32(first), Count: int32(last - first + 1)}
-		b, err := openBackend(o.opts.Backend, c)
+		b, err := openBackend(o.opts, filepath.Join(o.id.String(), strconv.Itoa(i)), c)
 		if err != nil {
 			return nil, err
 		}
@@ -53,13 +56,15 @@ func newKeyed[K comparable](o *operator, key serializer.Serializer[K], declare d
 	return all, nil
 }
 
-// openBackend makes the backend of one subtask.
-func openBackend[K comparable](kind Kind, c keyed.Config[K]) (keyed.Backend[K], error) {
-	switch kind {
+// openBackend makes the backend of one subtask. One on disk gets a folder of that name.
+func openBackend[K comparable](o *Options, name string, c keyed.Config[K]) (keyed.Backend[K], error) {
+	switch o.Backend {
 	case Heap, "":
 		return heap.Open(c)
+	case LSM:
+		return lsm.Open(filepath.Join(o.Dir, name), c, nil)
 	}
-	return nil, fmt.Errorf("no backend %q", kind)
+	return nil, fmt.Errorf("no backend %q", o.Backend)
 }
 
 func (t *keyedSubtask[K]) declare(s *snapshot.State, declare declare[K]) error {
