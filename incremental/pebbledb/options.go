@@ -100,15 +100,26 @@ func pebbleOptions(p *Process, o *Options) *pebble.Options {
 	for i := 1; i < len(po.TargetFileSizes); i++ {
 		po.TargetFileSizes[i] = tableBytes
 	}
-	snappy := func() *sstable.CompressionProfile { return block.SnappyCompression }
+	minLZ := func() *sstable.CompressionProfile { return block.MinLZCompression }
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		po.Levels[i].BlockSize = 4 << 10
 		po.Levels[i].IndexBlockSize = 64 << 10
-		po.Levels[i].Compression = snappy
+		po.Levels[i].Compression = minLZ
 	}
+	// What a checkpoint uploads are the tables of level 0 that it flushed, and what
+	// compactions made since the last: so those of level 0 are pressed harder.
+	po.Levels[0].BlockSize = 8 << 10
+	po.Levels[0].Compression = func() *sstable.CompressionProfile { return zstd }
 	return po
 }
+
+// zstd is level 1 for all blocks of data, and not only for those that gain much.
+var zstd = func() *block.CompressionProfile {
+	p := *block.BalancedCompression
+	p.AdaptiveReductionCutoffPercent = 0
+	return &p
+}()
 
 // guardedMerger makes panics of a merge operator errors: it also runs in
 // compactions, where a panic would end the process.
