@@ -15,10 +15,14 @@ import (
 // maxDownloads bounds the files of one database that are fetched at a time.
 const maxDownloads = 4
 
+// maxWarm bounds the tables that warm fetches something of.
+const maxWarm = 64
+
 // warm fetches the ends of tables, where their indexes and filters are, together:
 // opening them one after the other would take a request's time for each. What
 // fails is found by whoever reads.
 func (d *DB) warm(ctx context.Context, files []*remoteFile) {
+	files = files[max(0, len(files)-maxWarm):] // upper levels come last
 	var g errgroup.Group
 	g.SetLimit(maxUploads)
 	for _, r := range files {

@@ -111,19 +111,14 @@ func isPrivate(n string) bool {
 	return false
 }
 
-// keepObjects forgets tables of other databases that no version has any more.
-// Readers that are open keep theirs.
+// keepObjects frees the disk of tables of other databases that no version has any
+// more. An iterator on an old version may still come back to one.
 func (w *workFS) keepObjects(live map[string]bool) {
-	var gone []*remoteFile
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	for name, r := range w.objects {
 		if !live[name] {
-			delete(w.objects, name)
-			gone = append(gone, r)
+			r.evict()
 		}
-	}
-	w.mu.Unlock()
-	for _, r := range gone {
-		r.drop()
 	}
 }

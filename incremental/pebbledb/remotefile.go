@@ -175,6 +175,18 @@ func (r *remoteFile) drop() {
 	}
 }
 
+// evict removes what was fetched, if nobody reads it just now.
+func (r *remoteFile) evict() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.users > 0 || r.mem != nil || r.refs > 1 || !r.complete && r.missing == r.chunks() {
+		return
+	}
+	r.fs.Remove(r.path)
+	clear(r.present)
+	r.missing, r.complete = r.chunks(), false
+}
+
 // readAt is that of io.ReaderAt, between use and done.
 func (r *remoteFile) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {

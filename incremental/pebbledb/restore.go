@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tidemark/tidemark/metadata"
 )
@@ -55,18 +57,23 @@ func Restore(ctx context.Context, p *Process, dir string, sources []Source, opts
 }
 
 func (d *DB) restore(ctx context.Context, sources []Source) error {
-	var from []*checkpoint
+	loaded := make([]*checkpoint, len(sources))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxUploads)
 	for i := range sources {
 		s := &sources[i]
 		if intersect(s.Handle.Range, d.opts.KeyGroups).Count <= 0 {
 			continue
 		}
-		c, err := s.load(ctx, d.opts.Merger.Name)
-		if err != nil {
+		g.Go(func() (err error) {
+			loaded[i], err = s.load(gctx, d.opts.Merger.Name)
 			return err
-		}
-		from = append(from, c)
+		})
 	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	from := slices.DeleteFunc(loaded, func(c *checkpoint) bool { return c == nil })
 	for i, a := range from {
 		for _, b := range from[:i] {
 			if intersect(intersect(a.groups, b.groups), d.opts.KeyGroups).Count > 0 {

@@ -107,8 +107,12 @@ func (s *sums) encode() []byte {
 	for _, e := range s.Files {
 		line(e)
 	}
-	fmt.Fprintf(&b, "xxh64 %016x\n", xxhash.Sum64(b.Bytes()))
+	b.WriteString(s.lastLine(b.Bytes()))
 	return b.Bytes()
+}
+
+func (*sums) lastLine(before []byte) string {
+	return fmt.Sprintf("xxh64 %016x\n", xxhash.Sum64(before))
 }
 
 // decodeSums reads the file. Errors are *damage.Error.
