@@ -20,9 +20,9 @@ import (
 // ErrClosed is the error of calls after Close.
 var ErrClosed = errors.New("the database is closed")
 
-// failAfter is how long flushes may fail, for want of room on the disk say, before
-// the database fails.
-const failAfter = 10 * time.Second
+// failAfter is how long flushes or compactions may fail, for want of room on the disk
+// say, before the database fails.
+var failAfter = 10 * time.Second
 
 // DB is the working database of one keyed subtask. Reads and writes may come from
 // many goroutines; Checkpoint, Confirmed and Aborted too.
@@ -60,6 +60,8 @@ type DB struct {
 		since   time.Time
 		changed chan struct{}
 		done    int // memtables flushed
+		// compactionSince is since when compactions fail.
+		compactionSince time.Time
 	}
 
 	up uploads
@@ -329,7 +331,8 @@ func (d *DB) closePebble() error {
 // events notes what happens to flushes and damage that is found in the background.
 func (d *DB) events() *pebble.EventListener {
 	return &pebble.EventListener{
-		FlushEnd: func(info pebble.FlushInfo) { d.flushEnded(info.Input, info.Err) },
+		FlushEnd:      func(info pebble.FlushInfo) { d.flushEnded(info.Input, info.Err) },
+		CompactionEnd: func(info pebble.CompactionInfo) { d.compactionEnded(info.Err) },
 		BackgroundError: func(err error) {
 			d.log.Warn("background work failed", "error", err)
 		},
@@ -360,6 +363,26 @@ func (d *DB) flushEnded(memtables int, err error) {
 	f.mu.Unlock()
 	if long {
 		d.fail(fmt.Errorf("flush: %w", err))
+	}
+}
+
+// compactionEnded fails the database when no compaction succeeds any more: in the
+// end writers would wait in Pebble for level 0 to become smaller.
+func (d *DB) compactionEnded(err error) {
+	if errors.Is(err, pebble.ErrCancelledCompaction) {
+		return
+	}
+	f := &d.flush
+	f.mu.Lock()
+	if err == nil {
+		f.compactionSince = time.Time{}
+	} else if f.compactionSince.IsZero() {
+		f.compactionSince = time.Now()
+	}
+	long := err != nil && time.Since(f.compactionSince) > failAfter
+	f.mu.Unlock()
+	if long {
+		d.fail(fmt.Errorf("compaction: %w", err))
 	}
 }
 

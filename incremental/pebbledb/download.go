@@ -56,9 +56,15 @@ func (d *DB) fetch(ctx context.Context, files []*remoteFile) error {
 		d.sched.setOpen(true)
 		return nil
 	}
-	d.work.Add(1)
+	fetched := make(chan struct{})
+	d.work.Add(2)
 	go func() {
 		defer d.work.Done()
+		d.watchLevel0(fetched)
+	}()
+	go func() {
+		defer d.work.Done()
+		defer close(fetched)
 		err := d.fetchAll(d.life, order)
 		if err == nil {
 			err = d.prove(d.life)
@@ -75,6 +81,28 @@ func (d *DB) fetch(ctx context.Context, files []*remoteFile) error {
 		}
 	}()
 	return nil
+}
+
+// maxWaiting is how many sorted runs level 0 may have before compactions begin although
+// tables are still in the blob store; at three times as many Pebble lets writers wait.
+const maxWaiting = 8
+
+// watchLevel0 opens the gate of compactions when they cannot wait until all tables are here.
+func (d *DB) watchLevel0(fetched <-chan struct{}) {
+	for {
+		changed, _ := d.flushError()
+		if d.db.Metrics().Levels[0].Sublevels >= maxWaiting {
+			d.sched.setOpen(true)
+			return
+		}
+		select {
+		case <-changed:
+		case <-fetched:
+			return
+		case <-d.life.Done():
+			return
+		}
+	}
 }
 
 // order puts the tables that most reads need first: level 0, then the smaller levels.

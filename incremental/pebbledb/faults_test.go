@@ -322,6 +322,38 @@ func TestDiskFull(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
+// A disk that takes no compaction's table, but the small ones of flushes, fails the
+// database before writers wait for ever.
+func TestCompactionsFail(t *testing.T) {
+	failAfter = 300 * time.Millisecond
+	defer func() { failAfter = 10 * time.Second }()
+	var flushed atomic.Int32
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") && flushed.Load() >= 8 {
+			return &os.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
+		}
+		return nil
+	}))
+	p := newTestProcess(t)
+	d, err := Open(t.Context(), p, "/w", &Options{KeyGroups: allGroups, FS: fs})
+	require.NoError(t, err)
+	d.sched.setOpen(false)
+	for range 8 {
+		put(t, d, 0, 10, 1)
+		require.NoError(t, d.Flush(t.Context()))
+		flushed.Add(1)
+	}
+	d.sched.setOpen(true)
+	select {
+	case <-d.life.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the database goes on")
+	}
+	require.ErrorIs(t, d.Err(), syscall.ENOSPC)
+	require.ErrorContains(t, d.Err(), "compaction: ")
+	require.NoError(t, d.Close())
+}
+
 // Use after Close is an error, and Close waits for who uses the database.
 func TestLease(t *testing.T) {
 	p := newTestProcess(t)

@@ -61,7 +61,7 @@ func TestKill(t *testing.T) {
 		if rand.IntN(8) > 0 {
 			all = append(all, <-lines)
 		}
-		time.Sleep(time.Duration(rand.IntN(120)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(280)) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
 		for l := range lines {
 			all = append(all, l)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -267,6 +268,30 @@ func TestTwoIncarnations(t *testing.T) {
 	requireWhole(t, p, []uploadedState{{[]Source{{Name: "chk-3", Handle: three.Handle, Open: j.openHandle}}, map[int]string{7: "value 7 of 2"}}})
 	require.NoError(t, zombie.Close())
 	require.NoError(t, ours.Close())
+}
+
+// Compactions wait for the tables, but not while level 0 grows for ever.
+func TestCompactionsDoNotWaitForEver(t *testing.T) {
+	p, o := newTestProcess(t), newObjects()
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: vfs.NewMem()})
+	require.NoError(t, err)
+	put(t, d, 0, 1000, 1)
+	up := snap(t, d, 1, o)
+	require.NoError(t, d.Close())
+	r, err := Restore(t.Context(), p, "/b", []Source{source(o, up)}, &Options{KeyGroups: allGroups, FS: vfs.NewMem(), Eager: true})
+	require.NoError(t, err)
+	r.sched.setOpen(false) // as if a table did not come
+	var wg sync.WaitGroup
+	wg.Go(func() { r.watchLevel0(nil) })
+	for i := range 40 { // more than Pebble has in level 0
+		put(t, r, 0, 10, i)
+		require.NoError(t, r.Flush(t.Context()))
+	}
+	require.Less(t, r.Pebble().Metrics().Levels[0].Sublevels, int32(24))
+	require.Equal(t, "value 7 of 39", get(t, r.Pebble(), 7))
+	require.Equal(t, "value 700 of 1", get(t, r.Pebble(), 700))
+	require.NoError(t, r.Close())
+	wg.Wait()
 }
 
 type resolver struct{ store blobstore.Store }
