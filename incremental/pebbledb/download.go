@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,16 @@ func (d *DB) warm(ctx context.Context, files []*remoteFile) {
 		})
 	}
 	g.Wait()
+}
+
+// prefetch begins to warm the youngest tables while Pebble opens: those of level 0,
+// which the first read asks one after the other. No more than are fetched at a time,
+// so that nobody waits behind them.
+func (d *DB) prefetch(files []*remoteFile) {
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b *remoteFile) int { return strings.Compare(a.entry.Name, b.entry.Name) })
+	files = files[max(0, len(files)-d.p.maxTransfers):]
+	d.work.Go(func() { d.warm(d.life, files) })
 }
 
 // fetch brings the tables of a restored database here: now, or in the background.

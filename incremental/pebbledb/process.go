@@ -38,11 +38,12 @@ type Process struct {
 	transfers *semaphore.Weighted
 	// background is what background downloads may have of transfers, so that a
 	// reader that waits always finds a place.
-	background *semaphore.Weighted
-	inFlight   *semaphore.Weighted
-	chunks     *chunkCache
-	maxBytes   int64
-	log        *slog.Logger
+	background   *semaphore.Weighted
+	inFlight     *semaphore.Weighted
+	chunks       *chunkCache
+	maxBytes     int64
+	maxTransfers int
+	log          *slog.Logger
 
 	mu     sync.Mutex
 	open   int
@@ -74,14 +75,15 @@ func NewProcess(opts *ProcessOptions) *Process {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Process{
-		cache:      pebble.NewCache(o.MemoryBytes),
-		limit:      newCompactionLimit(o.Compactions),
-		transfers:  semaphore.NewWeighted(int64(o.Transfers)),
-		background: semaphore.NewWeighted(int64(max(1, o.Transfers-1))),
-		inFlight:   semaphore.NewWeighted(max(o.TransferBytes, maxFetch)),
-		maxBytes:   max(o.TransferBytes, maxFetch),
-		chunks:     newChunkCache(max(o.MemoryBytes/4, 2*maxFetch)),
-		log:        o.Logger,
+		cache:        pebble.NewCache(o.MemoryBytes),
+		limit:        newCompactionLimit(o.Compactions),
+		transfers:    semaphore.NewWeighted(int64(o.Transfers)),
+		background:   semaphore.NewWeighted(int64(max(1, o.Transfers-1))),
+		inFlight:     semaphore.NewWeighted(max(o.TransferBytes, maxFetch)),
+		maxTransfers: o.Transfers,
+		maxBytes:     max(o.TransferBytes, maxFetch),
+		chunks:       newChunkCache(max(o.MemoryBytes/4, 2*maxFetch)),
+		log:          o.Logger,
 	}
 	p.files = pebble.NewFileCache(max(1, min(runtime.GOMAXPROCS(0), 16)), o.OpenFiles)
 	return p

@@ -102,6 +102,7 @@ func (d *DB) restore(ctx context.Context, sources []Source) error {
 	if err != nil {
 		return err
 	}
+	d.prefetch(remote)
 	if err := d.openPebble(); err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
@@ -83,11 +85,12 @@ func (s *Source) load(ctx context.Context, merger string) (*checkpoint, error) {
 	if handles[SumsName] == nil {
 		return nil, &damage.Error{Name: s.Name, Offset: -1, Detail: "has no file " + SumsName + ": it is no checkpoint of a Pebble database", Err: damage.ErrUnsupportedVersion}
 	}
-	src, err := s.Open(ctx, handles[SumsName])
+	// All small files come at once, and are checked then.
+	small, err := s.readSmall(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.at(SumsName), err)
+		return nil, err
 	}
-	if c.sums, err = s.sums(ctx, src); err != nil {
+	if c.sums, err = decodeSums(s.at(SumsName), small[SumsName]); err != nil {
 		return nil, err
 	}
 	m := c.sums
@@ -106,12 +109,8 @@ func (s *Source) load(ctx context.Context, merger string) (*checkpoint, error) {
 		}
 		c.private[n] = nil
 	}
-	var total int64
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxUploads)
-	blobs := make([][]byte, len(m.Files))
 	seen := map[string]bool{}
-	for i, e := range m.Files {
+	for _, e := range m.Files {
 		handle := handles[e.Name]
 		if handle == nil {
 			return nil, bad(e.Name, "is named by %s but the handle has it not", SumsName)
@@ -135,37 +134,19 @@ func (s *Source) load(ctx context.Context, merger string) (*checkpoint, error) {
 			}
 			c.tables = append(c.tables, remoteTable{stored: stored{e, handle}, src: src, object: object})
 		case isPrivate(e.Name):
-			if total += e.Size; total > maxPrivate {
-				return nil, bad(e.Name, "has %d bytes, too many for a file that is no table", e.Size)
+			data, ok := small[e.Name]
+			if !ok {
+				return nil, bad(e.Name, "is in the list of shared files")
 			}
-			g.Go(func() error {
-				src, err := s.Open(gctx, handle)
-				if err != nil {
-					return fmt.Errorf("%s: %w", s.at(e.Name), err)
-				}
-				if size := src.Size(); size >= 0 && size != e.Size {
-					return bad(e.Name, "has %d bytes in its handle, the checkpoint says %d", size, e.Size)
-				}
-				data, err := readWhole(gctx, src, s.at(e.Name), e.Size)
-				if err != nil {
-					return err
-				}
-				if got := checksum(xxhash.Sum64(data)); got != e.Sum {
-					return e.mismatch(s.at(e.Name), got)
-				}
-				blobs[i] = data
-				return nil
-			})
+			if int64(len(data)) != e.Size {
+				return nil, e.wrongSize(s.at(e.Name), int64(len(data)))
+			}
+			if got := checksum(xxhash.Sum64(data)); got != e.Sum {
+				return nil, e.mismatch(s.at(e.Name), got)
+			}
+			c.private[e.Name] = data
 		default:
 			return nil, bad(SumsName, "names a file %q that has no place in a checkpoint", e.Name)
-		}
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	for i, e := range m.Files {
-		if blobs[i] != nil {
-			c.private[e.Name] = blobs[i]
 		}
 	}
 	for _, n := range h.Shared {
@@ -174,6 +155,37 @@ func (s *Source) load(ctx context.Context, merger string) (*checkpoint, error) {
 		}
 	}
 	return c, nil
+}
+
+// readSmall reads the private files.
+func (s *Source) readSmall(ctx context.Context) (map[string][]byte, error) {
+	list := s.Handle.Private
+	blobs := make([][]byte, len(list))
+	var total atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxUploads)
+	for i, n := range list {
+		name := n.Name.Go()
+		g.Go(func() error {
+			src, err := s.Open(ctx, n.Handle)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.at(name), err)
+			}
+			if total.Add(max(0, src.Size())) > maxPrivate {
+				return &damage.Error{Name: s.at(name), Offset: -1, Detail: fmt.Sprintf("has %d bytes, too many for a file that is no table", src.Size()), Err: damage.ErrCorrupt}
+			}
+			blobs[i], err = readWhole(ctx, src, s.at(name), src.Size())
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	small := make(map[string][]byte, len(list))
+	for i, n := range list {
+		small[n.Name.Go()] = blobs[i]
+	}
+	return small, nil
 }
 
 // sums reads the file PEBBLE.
@@ -202,13 +214,19 @@ func readWhole(ctx context.Context, src sst.Source, display string, size int64) 
 	if size < 0 {
 		return nil, &damage.Error{Name: display, Offset: -1, Detail: "has an unknown size", Err: damage.ErrCorrupt}
 	}
-	data := make([]byte, size)
-	n, err := src.ReadAt(ctx, data, 0)
-	if int64(n) < size {
-		if isEnd(err) {
-			return nil, &damage.Error{Name: display, Offset: int64(n), Detail: fmt.Sprintf("the file ends here, it should have %d bytes", size), Err: damage.ErrCorrupt}
+	// The size is what a handle says: memory follows what comes.
+	var data []byte
+	for int64(len(data)) < size {
+		have := len(data)
+		data = slices.Grow(data, int(min(size-int64(have), 1<<20)))
+		data = data[:min(int64(cap(data)), size)]
+		n, err := src.ReadAt(ctx, data[have:], int64(have))
+		if have+n < len(data) {
+			if isEnd(err) {
+				return nil, &damage.Error{Name: display, Offset: int64(have + n), Detail: fmt.Sprintf("the file ends here, it should have %d bytes", size), Err: damage.ErrCorrupt}
+			}
+			return nil, fmt.Errorf("%s: byte %d: %w", display, have+n, err)
 		}
-		return nil, fmt.Errorf("%s: byte %d: %w", display, n, err)
 	}
 	return data, nil
 }
