@@ -68,7 +68,9 @@ func (d *DB) attach(ctx context.Context, i int, c *checkpoint, known map[string]
 				files = append(files, f)
 				s := t.stored
 				s.entry.Name = name
-				known[name] = s
+				if reusable(s.handle) {
+					known[name] = s
+				}
 			}
 			x.ObjName = name
 		}

@@ -141,6 +141,55 @@ func TestNoClaim(t *testing.T) {
 	requireWhole(t, p, []uploadedState{{[]Source{source(o, up)}, map[int]string{7: "value 7 of 1", 160: "value 160 of 1"}}})
 }
 
+// A path that is relative to one checkpoint's metadata means nothing in another's.
+func TestRelativeHandlesAreNotReused(t *testing.T) {
+	p, o := newTestProcess(t), newObjects()
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: vfs.NewMem()})
+	require.NoError(t, err)
+	put(t, d, 0, 100, 1)
+	up := snap(t, d, 1, o)
+	require.NoError(t, d.Close())
+	s := source(o, up)
+	for i, n := range up.Handle.Shared {
+		f := n.Handle.(*metadata.FileHandle)
+		up.Handle.Shared[i].Handle = &metadata.RelativeFileHandle{Path: f.Path, Size: f.Size}
+	}
+	s.Open = func(ctx context.Context, h metadata.StreamHandle) (sst.Source, error) {
+		if r, ok := h.(*metadata.RelativeFileHandle); ok {
+			h = &metadata.FileHandle{Path: r.Path, Size: r.Size}
+		}
+		return o.open(ctx, h)
+	}
+	r, err := Restore(t.Context(), p, "/b", []Source{s}, &Options{KeyGroups: allGroups, FS: vfs.NewMem()})
+	require.NoError(t, err)
+	up = snap(t, r, 2, o)
+	require.Zero(t, up.Reused)
+	requireWhole(t, p, []uploadedState{{[]Source{source(o, up)}, map[int]string{7: "value 7 of 1"}}})
+	require.NoError(t, r.Close())
+}
+
+// More uploads of what is still in the old store than there are places.
+func TestNoClaimOfManyTables(t *testing.T) {
+	p := NewProcess(&ProcessOptions{MemoryBytes: 32 << 20, Transfers: 1})
+	t.Cleanup(p.Close)
+	o := newObjects()
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: vfs.NewMem()})
+	require.NoError(t, err)
+	d.sched.setOpen(false)
+	for i := range 5 {
+		put(t, d, i*10, (i+1)*10, 1)
+		require.NoError(t, d.Flush(t.Context()))
+	}
+	up := snap(t, d, 1, o)
+	require.NoError(t, d.Close())
+	r, err := Restore(t.Context(), p, "/b", []Source{source(o, up)}, &Options{KeyGroups: allGroups, FS: vfs.NewMem(), NoClaim: true})
+	require.NoError(t, err)
+	up = snap(t, r, 2, o)
+	require.Zero(t, up.Reused)
+	requireWhole(t, p, []uploadedState{{[]Source{source(o, up)}, map[int]string{7: "value 7 of 1"}}})
+	require.NoError(t, r.Close())
+}
+
 // An object that somebody deleted is uploaded again once a checkpoint was aborted
 // over it.
 func TestMissingObjectIsUploadedAgain(t *testing.T) {

@@ -20,8 +20,8 @@ type ProcessOptions struct {
 	OpenFiles int
 	// Compactions is how many run at a time; 0 is half of GOMAXPROCS, at least 1.
 	Compactions int
-	// Transfers is how many files or parts of files are being uploaded or
-	// downloaded at a time; 0 is 8.
+	// Transfers is how many files are being uploaded at a time, and how many parts of
+	// files downloaded; 0 is 8.
 	Transfers int
 	// TransferBytes is how many bytes of downloads are in memory at a time; 0 is 64 MiB.
 	// Uploads take 64 KiB each beside what the store's writer holds.
@@ -32,10 +32,11 @@ type ProcessOptions struct {
 // Process is what the databases of an operating system process share. For
 // concurrent use.
 type Process struct {
-	cache     *pebble.Cache
-	files     *pebble.FileCache
-	limit     *compactionLimit
-	transfers *semaphore.Weighted
+	cache *pebble.Cache
+	files *pebble.FileCache
+	limit *compactionLimit
+	// Uploads may read what has to be downloaded, so they have places of their own.
+	uploads, transfers *semaphore.Weighted
 	// background is what background downloads may have of transfers, so that a
 	// reader that waits always finds a place.
 	background   *semaphore.Weighted
@@ -77,6 +78,7 @@ func NewProcess(opts *ProcessOptions) *Process {
 	p := &Process{
 		cache:        pebble.NewCache(o.MemoryBytes),
 		limit:        newCompactionLimit(o.Compactions),
+		uploads:      semaphore.NewWeighted(int64(o.Transfers)),
 		transfers:    semaphore.NewWeighted(int64(o.Transfers)),
 		background:   semaphore.NewWeighted(int64(max(1, o.Transfers-1))),
 		inFlight:     semaphore.NewWeighted(max(o.TransferBytes, maxFetch)),
@@ -128,7 +130,7 @@ func (p *Process) detach() {
 	p.mu.Unlock()
 }
 
-// transfer takes a place among the transfers and n bytes of memory (0 for none).
+// transfer takes a place among the downloads and n bytes of memory.
 func (p *Process) transfer(ctx context.Context, n int64) (release func(), err error) {
 	if err := p.transfers.Acquire(ctx, 1); err != nil {
 		return nil, err

@@ -111,7 +111,9 @@ func (d *DB) restore(ctx context.Context, sources []Source) error {
 	}
 	known := map[string]stored{}
 	for _, t := range base.tables {
-		known[t.entry.Name] = t.stored
+		if reusable(t.handle) {
+			known[t.entry.Name] = t.stored
+		}
 	}
 	for i, other := range from[1:] {
 		attached, err := d.attach(ctx, i, other, known)

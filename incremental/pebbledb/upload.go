@@ -155,7 +155,9 @@ func (f *Frozen) upload(ctx context.Context, create Create, o *UploadOptions) (*
 		Range: own, ID: javaio.NewString(uuid.NewString())}
 	now := make(map[string]stored, len(shared))
 	for _, s := range shared {
-		now[s.entry.Name] = s
+		if reusable(s.handle) {
+			now[s.entry.Name] = s
+		}
 		sum.Files = append(sum.Files, s.entry)
 		h.Shared = append(h.Shared, metadata.NamedHandle{Name: javaio.NewString(s.entry.Name), Handle: s.handle})
 		up.Identities = append(up.Identities, s.entry.identity())
@@ -185,17 +187,23 @@ func (f *Frozen) upload(ctx context.Context, create Create, o *UploadOptions) (*
 	return up, nil
 }
 
+// reusable says whether the handle means the same in another checkpoint's metadata:
+// a relative path does not.
+func reusable(h metadata.StreamHandle) bool {
+	_, relative := metadata.Innermost(h).(*metadata.RelativeFileHandle)
+	return !relative
+}
+
 // maxUploads bounds the goroutines of one upload; Process.Transfers bounds what
 // they do at a time.
 const maxUploads = 16
 
 // put writes one file.
 func (d *DB) put(ctx context.Context, file listed, create Create, shared bool) (s stored, err error) {
-	release, err := d.p.transfer(ctx, 0)
-	if err != nil {
+	if err := d.p.uploads.Acquire(ctx, 1); err != nil {
 		return stored{}, err
 	}
-	defer release()
+	defer d.p.uploads.Release(1)
 	src, done, err := d.open(file)
 	if err != nil {
 		return stored{}, err
