@@ -22,8 +22,10 @@ type Frozen struct {
 	settled chan struct{}
 	err     error // once settled
 	// firstAfter is the lowest sequence number of what was written between rotation
-	// and links; 0 if nothing was. No table of the checkpoint may have it.
+	// and links; 0 if nothing was. No table of the checkpoint may have it. Until f is
+	// settled the gate's lock guards it, and how many are writing.
 	firstAfter uint64
+	writers    int
 
 	mu       sync.Mutex
 	released bool
@@ -81,7 +83,14 @@ func (d *DB) settle(f, before *Frozen) {
 	}
 	g := &d.gate
 	g.mu.Lock()
-	g.queue, g.rotated, g.room = g.queue[1:], false, 0
+	g.rotated = false
+	for f.writers > 0 {
+		changed := g.changed
+		g.mu.Unlock()
+		<-changed
+		g.mu.Lock()
+	}
+	g.queue, g.room = g.queue[1:], 0
 	f.err = err
 	close(f.settled)
 	g.changedLocked()

@@ -147,6 +147,23 @@ func TestWritesAfterACheckpointAreNotInIt(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.Close()) }()
 	put(t, d, 0, 5000, 1)
+	// Somebody else writes all the time.
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			b := d.Pebble().NewBatch()
+			for i := range 10 {
+				b.Set(key(200+n%50, i), make([]byte, 100), nil)
+			}
+			if err := d.Apply(ctx, b); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			b.Close()
+		}
+	})
+	defer wg.Wait()
+	defer cancel()
 	for id := int64(1); id < 20; id++ {
 		held := d.Pebble().NewBatch()
 		require.NoError(t, held.Set(key(3, 3), fmt.Append(nil, "held ", id), nil))

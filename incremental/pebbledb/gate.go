@@ -57,8 +57,9 @@ func (d *DB) Apply(ctx context.Context, b *pebble.Batch) error {
 	err = d.commit(b)
 	g := &d.gate
 	g.mu.Lock()
-	if after != nil && err == nil {
-		if seq := uint64(b.SeqNum()); after.firstAfter == 0 || seq < after.firstAfter {
+	if after != nil {
+		after.writers--
+		if seq := uint64(b.SeqNum()); err == nil && (after.firstAfter == 0 || seq < after.firstAfter) {
 			after.firstAfter = seq
 		}
 	}
@@ -130,6 +131,7 @@ func (d *DB) enter(ctx context.Context, cost int64) (*Frozen, error) {
 				g.inside++
 				g.room -= cost
 				f := g.queue[0]
+				f.writers++
 				g.mu.Unlock()
 				return f, nil
 			}
