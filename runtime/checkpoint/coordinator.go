@@ -228,9 +228,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	for _, t := range c.timers {
 		t.Stop()
 	}
-	stopClean()
 	if err == nil {
-		// What is to be deleted at the end of the job is deleted now.
+		// What is to be deleted at the end of the job is deleted now; before stopClean,
+		// since a deletion that is cut off would wait for its next try.
 		cleanup, done := context.WithTimeout(c.ctx, time.Minute)
 		if _, err := c.cleaner.Clean(cleanup); err != nil {
 			c.log.Warn("files that nobody needs are left", "err", err)
@@ -238,6 +238,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		c.removeEmptied(cleanup)
 		done()
 	}
+	stopClean()
 	c.cancel(errStopped)
 	close(c.ended)
 	c.io.Wait()

@@ -101,7 +101,9 @@ type Core struct {
 	ready      []*pending // acknowledged by all, in that order
 	committing *pending
 
-	retained   []Completed
+	retained []Completed
+	// subsumed checkpoints whose files a pending one may still build on.
+	subsumed   []Completed
 	savepoints map[int64]bool // completed in this life: their files are not garbage
 	// dirs of the last checkpoints: where files of a late acknowledgement lie.
 	dirs     map[int64]string
@@ -265,6 +267,7 @@ func (c *Core) handle(ev *Event) {
 // proceed does what has become possible: commit the next checkpoint, trigger the
 // next request, restart, end.
 func (c *Core) proceed() {
+	c.release()
 	c.startCommit()
 	c.startStore()
 	c.trigger()

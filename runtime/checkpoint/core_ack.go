@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/tidemark/tidemark/incremental"
@@ -411,14 +412,9 @@ func (c *Core) completed(p *pending, path string) {
 	} else {
 		c.retained = p.after
 		err := c.files.Update(func(reg *incremental.Registry) error {
-			if err := reg.Confirm(p.id, path); err != nil {
-				return err
-			}
-			for _, s := range p.gone {
-				reg.Subsume(s.ID)
-			}
-			return nil
+			return reg.Confirm(p.id, path)
 		})
+		c.subsumed = append(c.subsumed, p.gone...)
 		if err != nil {
 			// The checkpoint is there all the same; its files are only not deleted in time.
 			c.do(Action{Kind: ActFailJob, Err: fmt.Errorf("checkpoint %d is complete but not in the registry: %w", p.id, err)})
@@ -446,6 +442,31 @@ func (c *Core) completed(p *pending, path string) {
 	if len(c.opts.Hooks) > 0 {
 		c.do(Action{Kind: ActHooksComplete, ID: p.id})
 	}
+}
+
+// release gives up subsumed checkpoints on which no pending one can build. A task
+// builds its part of a checkpoint on what was complete when the checkpoint was
+// triggered, or has been completed since; and its acknowledgement may be on its way
+// while a third checkpoint completes and subsumes that one.
+func (c *Core) release() {
+	if len(c.subsumed) == 0 || c.inDoubt {
+		return
+	}
+	oldest := int64(math.MaxInt64)
+	for _, p := range c.pending {
+		if p.barrier.Base > 0 {
+			oldest = min(oldest, p.barrier.Base)
+		}
+	}
+	keep := c.subsumed[:0]
+	for _, s := range c.subsumed {
+		if s.ID >= oldest {
+			keep = append(keep, s)
+			continue
+		}
+		c.files.Update(func(reg *incremental.Registry) error { reg.Subsume(s.ID); return nil })
+	}
+	c.subsumed = keep
 }
 
 // abortOlder aborts checkpoints that a newer one made useless; savepoints stay.

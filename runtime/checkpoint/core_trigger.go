@@ -147,6 +147,9 @@ func (c *Core) begin(r *Request, pl *plan) {
 	}
 	p := &pending{id: id, req: r, plan: pl, barrier: event.Barrier{ID: id, Timestamp: c.now, Options: opts}, acked: map[int]bool{},
 		acksLeft: len(pl.wait), operators: map[metadata.OperatorID]*metadata.OperatorState{}}
+	if n := len(c.retained); n > 0 && !p.savepoint() && opts.Type != event.FullCheckpoint {
+		p.barrier.Base = c.retained[n-1].ID
+	}
 	p.stats = c.history.begin(c, p)
 	c.pending = append(c.pending, p)
 	c.starting = p

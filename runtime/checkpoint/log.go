@@ -29,7 +29,7 @@ import (
 //
 //	tidemark checkpoints 1
 //	epoch 3 takeover K5GJ3…
-//	next 48
+//	next 48 first 1
 //	checkpoint 41 own - "s3://bucket/ckp/7f3c…/chk-41/_metadata"
 //	end 1 9ae0daaf
 //
@@ -131,7 +131,7 @@ func (l *LogStore) takeOver(ctx context.Context) (Content, error) {
 			return Content{}, fmt.Errorf("completed checkpoint store: %w", err)
 		}
 	}
-	rec.NextID = max(rec.NextID, 1)
+	rec.Content = rec.Content.clone()
 	l.seq, l.epoch, l.err = last, rec.epoch+1, nil
 	if err := l.append(ctx, logRecord{epoch: l.epoch, takeover: true, owner: l.owner, Content: rec.Content}); err != nil {
 		return Content{}, err
@@ -279,7 +279,7 @@ func encodeLog(r *logRecord) []byte {
 	if r.takeover {
 		kind = "takeover"
 	}
-	fmt.Fprintf(&b, "%s\nepoch %d %s %s\nnext %d\n", logMagic, r.epoch, kind, r.owner, r.NextID)
+	fmt.Fprintf(&b, "%s\nepoch %d %s %s\nnext %d first %d\n", logMagic, r.epoch, kind, r.owner, r.NextID, r.FirstID)
 	for i := range r.Retained {
 		c := &r.Retained[i]
 		what := "-"
@@ -330,8 +330,11 @@ func decodeLog(name string, data []byte) (rec logRecord, err error) {
 	}
 	rec.takeover, rec.owner = f[2] == "takeover", f[3]
 	f = next()
-	if len(f) != 2 || f[0] != "next" {
+	if len(f) != 4 || f[0] != "next" || f[2] != "first" {
 		return bad("next", "the line is damaged")
+	}
+	if rec.FirstID, err = strconv.ParseInt(f[3], 10, 64); err != nil || rec.FirstID < 0 {
+		return bad("first", "%.30q is no checkpoint ID", f[3])
 	}
 	if rec.NextID, err = strconv.ParseInt(f[1], 10, 64); err != nil || rec.NextID < 0 {
 		return bad("next", "%.30q is no checkpoint ID", f[1])

@@ -22,7 +22,7 @@ func newLog(t *testing.T, s blobstore.Store) *LogStore {
 }
 
 func content(next int64, ids ...int64) Content {
-	c := Content{NextID: next}
+	c := Content{NextID: next, FirstID: 1}
 	for _, id := range ids {
 		c.Retained = append(c.Retained, Completed{ID: id, Path: fmt.Sprintf("s3://b/a \"b\"/chk-%d/_metadata", id)})
 	}
@@ -36,7 +36,7 @@ func TestLogStore(t *testing.T) {
 	require.ErrorContains(t, a.Put(ctx, content(1)), "not taken over")
 	got, err := a.TakeOver(ctx)
 	require.NoError(t, err)
-	require.Equal(t, Content{NextID: 1}, got)
+	require.Equal(t, Content{NextID: 1, FirstID: 1}, got)
 	for i := int64(1); i <= 40; i++ {
 		require.NoError(t, a.Put(ctx, content(i+10, i, i+1)))
 	}

@@ -77,13 +77,20 @@ func (c *Coordinator) recover(ctx context.Context) error {
 		}
 		usable = append(usable, k)
 	}
+	first, err := c.sweep(ctx, usable)
+	if err != nil {
+		return err
+	}
 	if err := c.cleaner.Recover(ctx); err != nil {
 		// The journal protects from litter only.
 		c.log.Warn("the journal of files to be deleted cannot be read", "err", err)
 	}
-	if len(unreadable) > 0 || len(usable) != len(content.Retained) {
+	if len(unreadable) > 0 || len(usable) != len(content.Retained) || first > c.content.NextID {
 		if err := c.put(ctx, func(s *Content) {
 			s.Retained = usable
+			if first > s.NextID {
+				s.FirstID, s.NextID = first, first
+			}
 			for i := range usable {
 				s.NextID = max(s.NextID, usable[i].ID+1)
 			}
@@ -92,6 +99,72 @@ func (c *Coordinator) recover(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sweep deletes what former coordinators of this store left in folders of
+// checkpoints that were not completed. For a store that has just begun it gives the
+// ID to begin with: behind all that are in the job's folder already.
+func (c *Coordinator) sweep(ctx context.Context, usable []Completed) (first int64, err error) {
+	begun := c.content.NextID > c.content.FirstID // IDs were used
+	kept := map[int64]bool{}
+	for _, k := range usable {
+		kept[k.ID] = true
+	}
+	var orphans []Orphan
+	var files []metadata.StreamHandle
+	dir := c.cfg.Checkpoints.Join(c.cfg.Job)
+	for ref, err := range snapshot.Find(ctx, c.cfg.Pool, dir, &snapshot.FindOptions{MaxDepth: 1}) {
+		if errors.Is(err, snapshot.ErrNoSnapshot) || errors.Is(err, blobstore.ErrNotExist) {
+			return 0, nil // nothing is there yet
+		}
+		if err != nil {
+			return 0, fmt.Errorf("what is in %s: %w", dir, err)
+		}
+		if ref.Kind != snapshot.RefCheckpoint || ref.ID < 0 {
+			continue
+		}
+		if !begun {
+			first = max(first, ref.ID+1)
+			continue
+		}
+		if kept[ref.ID] || ref.ID < c.content.FirstID || ref.ID >= c.content.NextID {
+			continue
+		}
+		if !ref.Incomplete {
+			s, err := snapshot.Open(ctx, c.cfg.Pool, ref.Location, nil)
+			if err != nil {
+				c.log.Warn("a checkpoint that was not completed cannot be read and stays", "path", ref.Location.String(), "err", err)
+				continue
+			}
+			orphans = append(orphans, Orphan{ref.Location.String(), s.Checkpoint})
+		}
+		more, err := c.filesIn(ctx, ref.Dir)
+		if err != nil {
+			return 0, fmt.Errorf("what is in %s: %w", ref.Dir, err)
+		}
+		files = append(files, more...)
+		c.emptied = append(c.emptied, ref.Dir)
+		c.log.Info("a checkpoint that was not completed is deleted", "id", ref.ID, "files", len(more))
+	}
+	return first, c.cleaner.Update(func(reg *incremental.Registry) error { return Sweep(reg, orphans, files) })
+}
+
+// filesIn are the files of a folder but for the metadata object.
+func (c *Coordinator) filesIn(ctx context.Context, dir blobstore.Location) (files []metadata.StreamHandle, err error) {
+	store, name, err := c.cfg.Pool.Resolve(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for info, err := range store.List(ctx, &blobstore.ListOptions{Prefix: name + "/"}) {
+		if err != nil {
+			return nil, err
+		}
+		base := strings.TrimPrefix(info.Name, name+"/")
+		if base != snapshot.MetadataName {
+			files = append(files, &metadata.FileHandle{Path: javaString(dir.Join(base).String()), Size: info.Size})
+		}
+	}
+	return files, nil
 }
 
 func unreadableError(unreadable []error, usable []Completed) error {

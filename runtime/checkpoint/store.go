@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/tidemark/tidemark/incremental"
+	"github.com/tidemark/tidemark/metadata"
 )
 
 // Store is the completed checkpoint store together with the counter of IDs: what
@@ -23,6 +26,9 @@ type Store interface {
 type Content struct {
 	// NextID is the lowest checkpoint ID that was never used. It only rises.
 	NextID int64
+	// FirstID is the lowest that a coordinator of this store may have used: what lies
+	// in the job's folder below it is not ours to delete.
+	FirstID int64
 	// Retained checkpoints, ascending.
 	Retained []Completed
 }
@@ -51,6 +57,34 @@ func (s *MemoryStore) Put(_ context.Context, c Content) error {
 
 func (c Content) clone() Content {
 	c.NextID = max(c.NextID, 1)
+	c.FirstID = max(c.FirstID, 1)
 	c.Retained = slices.Clone(c.Retained)
 	return c
+}
+
+// Orphan is a checkpoint whose metadata object is there and which the store does
+// not have: its coordinator died between the two.
+type Orphan struct {
+	Path string // of the metadata object
+	Meta *metadata.Checkpoint
+}
+
+// Sweep has the registry delete what a former coordinator left in the folders of
+// checkpoints that were never completed: orphans, the metadata object first, and
+// other files there. What a retained checkpoint has stays. It comes after the
+// retained checkpoints were restored and before the first checkpoint begins. Files
+// that were left in the shared folder are found by gc.
+func Sweep(reg *incremental.Registry, orphans []Orphan, files []metadata.StreamHandle) error {
+	for _, o := range orphans {
+		if _, err := reg.Restore(o.Meta, o.Path, incremental.Claim, nil); err != nil {
+			return err
+		}
+		reg.Subsume(o.Meta.ID)
+	}
+	acks := make([]incremental.AckFile, len(files))
+	for i := range files {
+		acks[i].Handle = files[i]
+	}
+	reg.Discard(acks)
+	return nil
 }

@@ -160,7 +160,12 @@ func (o Options) String() string {
 type Barrier struct {
 	ID        CheckpointID
 	Timestamp int64 // milliseconds since 1970 when the coordinator triggered it
-	Options   Options
+	// Base is the newest completed checkpoint when this one was triggered, 0 for
+	// none. Its files, and those of any that completes meanwhile, stay until this one
+	// has ended: an incremental snapshot may build on them. A task that has not heard
+	// of its completion hears of it by this.
+	Base    CheckpointID
+	Options Options
 }
 
 func (b Barrier) String() string { return fmt.Sprintf("barrier %d (%s)", b.ID, b.Options) }

@@ -1,0 +1,293 @@
+// Package sim runs a whole job on a seeded scheduler with virtual time: the real
+// checkpoint coordinator (package checkpoint), the real barrier handlers (package
+// barrier) and the real shared state registry, with small model tasks, a model
+// network that loses, doubles and delays messages, and a model store that fails and
+// loses answers. Tasks crash, the coordinator dies at any step.
+//
+//	source ×2 → count ×2 (keyed) → sink ×1 (two-phase commit)
+//
+// A run checks after each step what must never happen, and at the end that what the
+// sink has committed is what a sequential program would have given: Run's error
+// says what was wrong and when. The same Config gives the same run, so that a
+// failing seed replays exactly; Shrink makes it small.
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/tidemark/tidemark/runtime/event"
+)
+
+// Fault is a kind of fault that a run injects.
+type Fault uint8
+
+// Faults.
+const (
+	FaultTaskCrash       Fault = iota
+	FaultCoordinatorDies       // the whole process, at any event
+	FaultDiesInCommit          // the coordinator, while its store is at work
+	FaultLost                  // a message between coordinator and task
+	FaultDoubled
+	FaultLate        // a message that comes after much later ones
+	FaultUpload      // a task cannot write its state
+	FaultSlowUpload  // for longer than the checkpoint's timeout
+	FaultMetadata    // the metadata object is not written
+	FaultPut         // the store of completed checkpoints refuses
+	FaultPutLost     // it has changed, and the answer is lost for good
+	FaultDelete      // a file is not deleted, once or more
+	FaultLocation    // a checkpoint's place cannot be made
+	FaultReserve     // checkpoint IDs cannot be reserved
+	FaultCoordinator // an operator coordinator gives no state
+	FaultDecline     // a task declines for no reason
+	faultKinds
+)
+
+var faultNames = [...]string{"task crash", "coordinator dies", "coordinator dies in commit", "lost message", "doubled message", "late message", "failed upload",
+	"slow upload", "failed metadata", "refused put", "put with lost answer", "failed deletion", "failed location", "failed reservation", "failed operator coordinator", "declined"}
+
+func (f Fault) String() string {
+	if int(f) < len(faultNames) {
+		return faultNames[f]
+	}
+	return "fault"
+}
+
+// Config of a run. Of gives one from a seed alone.
+type Config struct {
+	Seed        uint64
+	Alignment   event.Alignment
+	AlignedMs   int64 // of Aligned: turns unaligned after it; 0: never
+	Incremental bool
+	Concurrent  int
+	Retained    int
+	Records     int32 // of each source subtask
+	Finish      bool  // sources end, and tasks finish
+	// Rate of faults, in 1/1000 of the occasions for each.
+	Rate int
+	// Without is a set of faults, by their number in the run, that do not happen:
+	// what Shrink varies.
+	Without map[int]bool
+	// Trace is told each step, if it is not nil.
+	Trace func(string)
+}
+
+// Of is the configuration that a seed stands for.
+func Of(seed uint64) Config {
+	r := rand.New(rand.NewPCG(seed, 1))
+	c := Config{Seed: seed, Incremental: r.IntN(2) == 0, Concurrent: 1 + r.IntN(3), Retained: 1 + r.IntN(2), Records: 5 + r.Int32N(30), Finish: r.IntN(3) == 0}
+	switch r.IntN(4) {
+	case 0:
+		c.Alignment = event.AtLeastOnce
+	case 1:
+		c.Alignment = event.Aligned
+	case 2:
+		c.Alignment = event.Unaligned
+	case 3:
+		c.Alignment, c.AlignedMs = event.Aligned, 1+r.Int64N(20)
+	}
+	c.Rate = []int{0, 5, 15, 40}[r.IntN(4)]
+	return c
+}
+
+func (c Config) String() string {
+	mode := c.Alignment.String()
+	if c.AlignedMs > 0 {
+		mode += fmt.Sprintf(" for %d ms", c.AlignedMs)
+	}
+	return fmt.Sprintf("seed %d: %s, incremental %v, concurrent %d, retained %d, %d records, finish %v, rate %d", c.Seed, mode, c.Incremental, c.Concurrent, c.Retained, c.Records, c.Finish, c.Rate)
+}
+
+// Result of a run.
+type Result struct {
+	Faults       [faultKinds]int // that happened, by kind
+	Numbers      []int           // their numbers in the run, for Shrink
+	Steps        int
+	Millis       int64 // of virtual time
+	Completed    int   // checkpoints
+	Failed       int
+	Restores     int
+	LeftToGC     int // files that a crash left, which nobody but gc knows
+	Captured     int // records that were channel state
+	Unaligned    int // snapshots that were taken unaligned
+	Coordinators int
+}
+
+// Add sums results up.
+func (r *Result) Add(o *Result) {
+	for i := range r.Faults {
+		r.Faults[i] += o.Faults[i]
+	}
+	r.Steps += o.Steps
+	r.Millis += o.Millis
+	r.Completed += o.Completed
+	r.Failed += o.Failed
+	r.Restores += o.Restores
+	r.LeftToGC += o.LeftToGC
+	r.Captured += o.Captured
+	r.Unaligned += o.Unaligned
+	r.Coordinators += o.Coordinators
+}
+
+func (r *Result) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d steps, %d s of virtual time, %d checkpoints completed, %d failed, %d coordinators, %d restores, %d unaligned snapshots, %d records captured, %d files left to gc; faults:",
+		r.Steps, r.Millis/1000, r.Completed, r.Failed, r.Coordinators, r.Restores, r.Unaligned, r.Captured, r.LeftToGC)
+	for f := range faultKinds {
+		fmt.Fprintf(&b, " %s %d,", f, r.Faults[f])
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
+// happening is a step that is due.
+type happening struct {
+	at  int64
+	seq int
+	f   func()
+}
+
+type agenda []happening
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].seq < a[j].seq
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(happening)) }
+func (a *agenda) Pop() any {
+	o := *a
+	x := o[len(o)-1]
+	o[len(o)-1] = happening{}
+	*a = o[:len(o)-1]
+	return x
+}
+
+// world is a run.
+type world struct {
+	cfg    Config
+	r      *rand.Rand
+	now    int64
+	seq    int
+	todo   agenda
+	res    Result
+	faults int // occasions that came true so far, suppressed ones included
+	err    error
+	calm   bool // no more faults: the job is to come to its end
+
+	store *store
+	sink  *outside
+	proc  *process
+}
+
+// Run runs a job to its end. The error says which invariant was broken.
+func Run(cfg Config) (*Result, error) {
+	w := &world{cfg: cfg, r: rand.New(rand.NewPCG(cfg.Seed, 2))}
+	w.store, w.sink = newStore(w), newOutside(w)
+	w.startProcess()
+	const calmAt, limit = 4000, 600_000
+	w.after(calmAt, func() { w.calm = true })
+	for len(w.todo) > 0 && w.err == nil && !w.proc.done() {
+		h := heap.Pop(&w.todo).(happening)
+		w.now = h.at
+		w.res.Steps++
+		h.f()
+		if w.now > limit {
+			w.fail("the job has not come to its end after %d s: %s", limit/1000, w.proc.describe())
+		}
+	}
+	if w.err == nil {
+		w.finish()
+	}
+	w.res.Millis = w.now
+	return &w.res, w.err
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf("%s: at %d ms: %s", w.cfg, w.now, fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) trace(format string, args ...any) {
+	if w.cfg.Trace != nil {
+		w.cfg.Trace(fmt.Sprintf("%6d ", w.now) + fmt.Sprintf(format, args...))
+	}
+}
+
+// after schedules a step.
+func (w *world) after(ms int64, f func()) {
+	w.seq++
+	heap.Push(&w.todo, happening{w.now + ms, w.seq, f})
+}
+
+// happens says whether a fault happens now. It draws from the seed whether or not
+// it is suppressed, so that a run without some faults is otherwise the same for as
+// long as it can be.
+func (w *world) happens(f Fault, weight int) bool {
+	x := w.r.IntN(1000)
+	if w.calm || x >= w.cfg.Rate*weight/10 {
+		return false
+	}
+	n := w.faults
+	w.faults++
+	if w.cfg.Without[n] {
+		return false
+	}
+	w.res.Faults[f]++
+	w.res.Numbers = append(w.res.Numbers, n)
+	w.trace("FAULT %d: %s", n, f)
+	return true
+}
+
+// Shrink looks for a smaller run that fails as well: fewer records, fewer faults.
+// It tries at most so many runs.
+func Shrink(cfg Config, tries int) Config {
+	fails := func(c Config) (*Result, bool) {
+		if tries <= 0 {
+			return nil, false
+		}
+		tries--
+		c.Trace = nil
+		res, err := Run(c)
+		return res, err != nil
+	}
+	with := func(c Config, more []int) Config {
+		m := make(map[int]bool, len(c.Without)+len(more))
+		for k := range c.Without {
+			m[k] = true
+		}
+		for _, k := range more {
+			m[k] = true
+		}
+		c.Without = m
+		return c
+	}
+	res, bad := fails(cfg)
+	if !bad {
+		return cfg
+	}
+	// Halves of the faults first, then each alone.
+	for n := len(res.Numbers); n > 0; {
+		smaller := false
+		for i := 0; i < len(res.Numbers); i += n {
+			c := with(cfg, res.Numbers[i:min(i+n, len(res.Numbers))])
+			if r, bad := fails(c); bad && len(r.Numbers) < len(res.Numbers) {
+				cfg, res, smaller = c, r, true
+				break
+			}
+		}
+		if !smaller {
+			n /= 2
+		}
+	}
+	for _, c := range []Config{{Records: cfg.Records / 2}, {Records: cfg.Records - 1}} {
+		d := cfg
+		d.Records = max(c.Records, 1)
+		if _, bad := fails(d); bad && d.Records < cfg.Records {
+			cfg = d
+		}
+	}
+	return cfg
+}
