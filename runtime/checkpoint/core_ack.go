@@ -454,7 +454,7 @@ func (c *Core) release() {
 	}
 	oldest := int64(math.MaxInt64)
 	for _, p := range c.pending {
-		if p.barrier.Base > 0 {
+		if p.barrier.Options.Type == event.Checkpoint { // also one with base 0: what has completed since
 			oldest = min(oldest, p.barrier.Base)
 		}
 	}

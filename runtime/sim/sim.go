@@ -77,7 +77,7 @@ type Config struct {
 // Of is the configuration that a seed stands for.
 func Of(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 1))
-	c := Config{Seed: seed, Incremental: r.IntN(2) == 0, Concurrent: 1 + r.IntN(3), Retained: 1 + r.IntN(2), Records: 5 + r.Int32N(30), Finish: r.IntN(3) == 0}
+	c := Config{Seed: seed, Incremental: r.IntN(2) == 0, Concurrent: 1 + r.IntN(3), Retained: 1 + r.IntN(2), Records: 5 + r.Int32N(60), Finish: r.IntN(3) == 0}
 	switch r.IntN(4) {
 	case 0:
 		c.Alignment = event.AtLeastOnce
@@ -88,7 +88,7 @@ func Of(seed uint64) Config {
 	case 3:
 		c.Alignment, c.AlignedMs = event.Aligned, 1+r.Int64N(20)
 	}
-	c.Rate = []int{0, 5, 15, 40}[r.IntN(4)]
+	c.Rate = []int{0, 10, 30, 80}[r.IntN(4)]
 	return c
 }
 
