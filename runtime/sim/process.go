@@ -136,6 +136,7 @@ func (p *process) deploy() {
 	p.confirmedID = [taskCount]int64{}
 	for i := range taskCount {
 		k := &task{p: p, i: i, t: taskOf(i, p.attempt), snaps: map[int64]*snap{}}
+		k.stepFunc = k.due
 		n := k.channels()
 		k.in = make([][]element, n)
 		k.h = barrier.New(barrier.Options{Channels: n, AtLeastOnce: w.cfg.Alignment == event.AtLeastOnce})
@@ -247,13 +248,20 @@ func (p *process) feed(ev *checkpoint.Event) {
 	if p.w.cfg.Trace != nil {
 		p.w.trace("%s %d%s", ev.Kind, ev.ID, describe(ev))
 	}
-	for _, a := range p.core.Handle(p.w.now, ev, nil) {
+	buf := p.out // an action may feed another event: that one finds no buffer
+	p.out = nil
+	buf = p.core.Handle(p.w.now, ev, buf[:0])
+	for i := range buf {
 		if p.dead {
 			return
 		}
-		p.w.trace("    %s", p.core.Describe(&a))
-		p.act(&a)
+		if p.w.cfg.Trace != nil {
+			p.w.trace("    %s", p.core.Describe(&buf[i]))
+		}
+		p.act(&buf[i])
 	}
+	clear(buf)
+	p.out = buf
 	p.clean()
 }
 

@@ -13,7 +13,6 @@
 package sim
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -148,20 +147,47 @@ type happening struct {
 	f   func()
 }
 
+// agenda is a heap, the earliest step first.
 type agenda []happening
 
-func (a agenda) Len() int { return len(a) }
-func (a agenda) Less(i, j int) bool {
+func (a agenda) less(i, j int) bool {
 	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].seq < a[j].seq
 }
-func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(happening)) }
-func (a *agenda) Pop() any {
-	o := *a
-	x := o[len(o)-1]
-	o[len(o)-1] = happening{}
-	*a = o[:len(o)-1]
-	return x
+
+func (a *agenda) push(h happening) {
+	*a = append(*a, h)
+	q := *a
+	for i := len(q) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !q.less(i, up) {
+			break
+		}
+		q[i], q[up] = q[up], q[i]
+		i = up
+	}
+}
+
+func (a *agenda) pop() happening {
+	q := *a
+	first, n := q[0], len(q)-1
+	q[0], q[n] = q[n], happening{}
+	q = q[:n]
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= n {
+			break
+		}
+		if c+1 < n && q.less(c+1, c) {
+			c++
+		}
+		if !q.less(c, i) {
+			break
+		}
+		q[i], q[c] = q[c], q[i]
+		i = c
+	}
+	*a = q
+	return first
 }
 
 // world is a run.
@@ -189,7 +215,7 @@ func Run(cfg Config) (*Result, error) {
 	const calmAt, limit = 4000, 600_000
 	w.after(calmAt, func() { w.calm = true })
 	for len(w.todo) > 0 && w.err == nil && !w.proc.done() {
-		h := heap.Pop(&w.todo).(happening)
+		h := w.todo.pop()
 		w.now = h.at
 		w.res.Steps++
 		h.f()
@@ -219,7 +245,7 @@ func (w *world) trace(format string, args ...any) {
 // after schedules a step.
 func (w *world) after(ms int64, f func()) {
 	w.seq++
-	heap.Push(&w.todo, happening{w.now + ms, w.seq, f})
+	w.todo.push(happening{w.now + ms, w.seq, f})
 }
 
 // happens says whether a fault happens now. It draws from the seed whether or not

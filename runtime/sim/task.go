@@ -49,23 +49,24 @@ type pendingTxn struct {
 
 // task is a model of one task's attempt.
 type task struct {
-	p       *process
-	i       int
-	t       event.Task
-	h       *barrier.Handler
-	in      [][]element
-	out     []target
-	state   state
-	txn     int
-	dead    bool
-	ending  int64 // its operators have finished: the checkpoint that has to be complete
-	over    bool  // finished
-	latest  int64 // triggered by the coordinator
-	ended   int   // input channels
-	busy    bool  // a step is due
-	snaps   map[int64]*snap
-	files   []metadata.NamedHandle // shared files of the last confirmed checkpoint
-	changed uint32                 // since it
+	p        *process
+	i        int
+	t        event.Task
+	h        *barrier.Handler
+	in       [][]element
+	out      []target
+	state    state
+	txn      int
+	dead     bool
+	ending   int64  // its operators have finished: the checkpoint that has to be complete
+	over     bool   // finished
+	latest   int64  // triggered by the coordinator
+	ended    int    // input channels
+	busy     bool   // a step is due
+	stepFunc func() // due, made once
+	snaps    map[int64]*snap
+	files    []metadata.NamedHandle // shared files of the last confirmed checkpoint
+	changed  uint32                 // since it
 }
 
 type target struct {
@@ -118,12 +119,14 @@ func (k *task) schedule() {
 		return
 	}
 	k.busy = true
-	k.p.w.after(1+k.p.w.r.Int64N(4), func() {
-		k.busy = false
-		if !k.dead && !k.over {
-			k.step()
-		}
-	})
+	k.p.w.after(1+k.p.w.r.Int64N(4), k.stepFunc)
+}
+
+func (k *task) due() {
+	k.busy = false
+	if !k.dead && !k.over {
+		k.step()
+	}
 }
 
 func (k *task) step() {
@@ -208,7 +211,7 @@ func (k *task) push(channel int, e element) {
 	}
 	k.in[channel] = append(k.in[channel], e)
 	if e.kind == 'r' {
-		for _, s := range k.sorted() {
+		for _, s := range k.snaps { // each captures for itself: the order does not matter
 			if s.capturing[channel] {
 				k.capture(s, channel, e)
 			}
@@ -218,16 +221,6 @@ func (k *task) push(channel int, e element) {
 		delete(s.capturing, channel) // what comes behind its barrier is not of it
 	}
 	k.schedule()
-}
-
-// sorted are the snapshots under way, in the order of their IDs.
-func (k *task) sorted() []*snap {
-	list := make([]*snap, 0, len(k.snaps))
-	for _, s := range k.snaps {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b *snap) int { return int(a.id - b.id) })
-	return list
 }
 
 func (k *task) capture(s *snap, channel int, e element) {
