@@ -36,6 +36,7 @@ type process struct {
 	shutdown    bool
 	over        bool
 	stopped     bool
+	requests    int64
 }
 
 type timerKey struct {
@@ -173,6 +174,20 @@ func (p *process) deploy() {
 		k.schedule()
 	}
 	p.feed(&checkpoint.Event{Kind: checkpoint.EvStart, Delay: 5 + w.r.Int64N(40)})
+	if w.cfg.Savepoints {
+		at := p.attempt
+		p.later(10+w.r.Int64N(200), func() { p.savepoint(at) })
+	}
+}
+
+// savepoint asks for one now and then.
+func (p *process) savepoint(attempt int32) {
+	if p.attempt != attempt || p.stopped {
+		return
+	}
+	p.requests++
+	p.feed(&checkpoint.Event{Kind: checkpoint.EvTrigger, Request: &checkpoint.Request{Number: p.requests, Type: event.SavepointCanonical, Target: "file:/sp"}})
+	p.later(100+p.w.r.Int64N(300), func() { p.savepoint(attempt) })
 }
 
 // restore gives a task its state. finished says that it had ended.
@@ -335,9 +350,16 @@ func (p *process) act(a *checkpoint.Action) {
 			return ev
 		})
 	case checkpoint.ActLocation:
-		id := a.ID
+		id, dir := a.ID, fmt.Sprintf("file:/ckp/chk-%d", a.ID)
+		if a.Barrier.Options.Type.IsSavepoint() {
+			dir = fmt.Sprintf("file:/sp/savepoint-%d", id)
+		}
+		if id <= w.store.highest {
+			w.fail("checkpoint ID %d is used after %d", id, w.store.highest)
+		}
+		w.store.highest = id
 		p.io(func() *checkpoint.Event {
-			ev := &checkpoint.Event{Kind: checkpoint.EvLocation, ID: id, Dir: fmt.Sprintf("file:/ckp/chk-%d", id)}
+			ev := &checkpoint.Event{Kind: checkpoint.EvLocation, ID: id, Dir: dir}
 			if w.happens(FaultLocation, 5) {
 				ev.Err = errBroken
 			}
@@ -378,6 +400,9 @@ func (p *process) act(a *checkpoint.Action) {
 		}
 	case checkpoint.ActCompleted:
 		w.res.Completed++
+		if a.Stats.Type.IsSavepoint() {
+			w.res.Savepoints++
+		}
 	case checkpoint.ActFailed:
 		w.res.Failed++
 	case checkpoint.ActEnded:
@@ -390,6 +415,9 @@ func (p *process) commit(a *checkpoint.Action) {
 	w := p.w
 	id, m, retained := a.ID, a.Checkpoint, a.Retained
 	path := fmt.Sprintf("file:/ckp/chk-%d/_metadata", id)
+	if retained == nil {
+		path = fmt.Sprintf("file:/sp/savepoint-%d/_metadata", id)
+	}
 	if w.happens(FaultDiesInCommit, 10) {
 		w.after(w.r.Int64N(12), func() {
 			if !p.dead {
@@ -409,6 +437,10 @@ func (p *process) commit(a *checkpoint.Action) {
 		}
 		if !w.store.writeMeta(p, path, m) {
 			w.fail("checkpoint %d: there is a metadata object already", id)
+			return
+		}
+		if retained == nil {
+			answer(checkpoint.Committed, nil)
 			return
 		}
 		w.after(1+w.r.Int64N(8), func() {

@@ -64,6 +64,7 @@ type Config struct {
 	Retained    int
 	Records     int32 // of each source subtask
 	Finish      bool  // sources end, and tasks finish
+	Savepoints  bool  // among the checkpoints
 	// Rate of faults, in 1/1000 of the occasions for each.
 	Rate int
 	// Without is a set of faults, by their number in the run, that do not happen:
@@ -76,7 +77,7 @@ type Config struct {
 // Of is the configuration that a seed stands for.
 func Of(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 1))
-	c := Config{Seed: seed, Incremental: r.IntN(2) == 0, Concurrent: 1 + r.IntN(3), Retained: 1 + r.IntN(2), Records: 5 + r.Int32N(60), Finish: r.IntN(3) == 0}
+	c := Config{Seed: seed, Incremental: r.IntN(2) == 0, Concurrent: 1 + r.IntN(3), Retained: 1 + r.IntN(2), Records: 5 + r.Int32N(60), Finish: r.IntN(3) == 0, Savepoints: r.IntN(3) == 0}
 	switch r.IntN(4) {
 	case 0:
 		c.Alignment = event.AtLeastOnce
@@ -96,7 +97,7 @@ func (c Config) String() string {
 	if c.AlignedMs > 0 {
 		mode += fmt.Sprintf(" for %d ms", c.AlignedMs)
 	}
-	return fmt.Sprintf("seed %d: %s, incremental %v, concurrent %d, retained %d, %d records, finish %v, rate %d", c.Seed, mode, c.Incremental, c.Concurrent, c.Retained, c.Records, c.Finish, c.Rate)
+	return fmt.Sprintf("seed %d: %s, incremental %v, concurrent %d, retained %d, %d records, finish %v, savepoints %v, rate %d", c.Seed, mode, c.Incremental, c.Concurrent, c.Retained, c.Records, c.Finish, c.Savepoints, c.Rate)
 }
 
 // Result of a run.
@@ -107,6 +108,7 @@ type Result struct {
 	Millis       int64 // of virtual time
 	Completed    int   // checkpoints
 	Failed       int
+	Savepoints   int // of the completed ones
 	Restores     int
 	LeftToGC     int // files that a crash left, which nobody but gc knows
 	Captured     int // records that were channel state
@@ -123,6 +125,7 @@ func (r *Result) Add(o *Result) {
 	r.Millis += o.Millis
 	r.Completed += o.Completed
 	r.Failed += o.Failed
+	r.Savepoints += o.Savepoints
 	r.Restores += o.Restores
 	r.LeftToGC += o.LeftToGC
 	r.Captured += o.Captured
@@ -132,8 +135,8 @@ func (r *Result) Add(o *Result) {
 
 func (r *Result) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d steps, %d s of virtual time, %d checkpoints completed, %d failed, %d coordinators, %d restores, %d unaligned snapshots, %d records captured, %d files left to gc; faults:",
-		r.Steps, r.Millis/1000, r.Completed, r.Failed, r.Coordinators, r.Restores, r.Unaligned, r.Captured, r.LeftToGC)
+	fmt.Fprintf(&b, "%d steps, %d s of virtual time, %d checkpoints completed (%d savepoints), %d failed, %d coordinators, %d restores, %d unaligned snapshots, %d records captured, %d files left to gc; faults:",
+		r.Steps, r.Millis/1000, r.Completed, r.Savepoints, r.Failed, r.Coordinators, r.Restores, r.Unaligned, r.Captured, r.LeftToGC)
 	for f := range faultKinds {
 		fmt.Fprintf(&b, " %s %d,", f, r.Faults[f])
 	}

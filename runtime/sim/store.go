@@ -19,6 +19,9 @@ type store struct {
 	// refs of each metadata object that is there.
 	refs map[string][]string
 	late map[string]bool
+	// writer is the coordinator that wrote a metadata object.
+	writer  map[string]int
+	highest int64 // checkpoint ID that was ever begun
 
 	content checkpoint.Content
 	owner   int           // number of the coordinator that took over last
@@ -36,7 +39,7 @@ type file struct {
 var errBroken = errors.New("the store is broken")
 
 func newStore(w *world) *store {
-	return &store{w: w, files: map[string]*file{}, metas: map[string]*metadata.Checkpoint{}, refs: map[string][]string{}, late: map[string]bool{}, commits: map[int64]int{}, content: checkpoint.Content{NextID: 1}}
+	return &store{w: w, files: map[string]*file{}, metas: map[string]*metadata.Checkpoint{}, refs: map[string][]string{}, late: map[string]bool{}, writer: map[string]int{}, commits: map[int64]int{}, content: checkpoint.Content{NextID: 1}}
 }
 
 func (s *store) write(name string, content *state) {
@@ -89,7 +92,7 @@ func (s *store) writeMeta(by *process, name string, m *metadata.Checkpoint) bool
 		}
 		refs = append(refs, name)
 	}
-	s.metas[name], s.refs[name] = m, refs
+	s.metas[name], s.refs[name], s.writer[name] = m, refs, by.number
 	return true
 }
 
@@ -151,13 +154,17 @@ func (s *store) leaks(coordinator int) (leaked []string, left int) {
 			left++
 		}
 	}
-	slices.Sort(leaked)
 	for name := range s.metas {
 		kept := slices.ContainsFunc(s.content.Retained, func(c checkpoint.Completed) bool { return c.Path == name })
-		if !kept && !strings.Contains(name, "savepoint") {
+		switch {
+		case kept || strings.Contains(name, "savepoint"):
+		case s.writer[name] == coordinator:
+			leaked = append(leaked, name)
+		default:
 			left++
 		}
 	}
+	slices.Sort(leaked)
 	return leaked, left
 }
 
@@ -222,7 +229,7 @@ func (s *store) sweep(reg *incremental.Registry) error {
 		folders[dirOf(c.Path)] = true
 	}
 	for name, m := range s.metas {
-		if !folders[dirOf(name)] {
+		if !folders[dirOf(name)] && strings.HasPrefix(name, "file:/ckp/") {
 			orphans = append(orphans, checkpoint.Orphan{Path: name, Meta: m})
 		}
 	}

@@ -83,6 +83,7 @@ type snap struct {
 	uploaded  bool
 	finished  bool
 	unaligned bool
+	savepoint string // its folder
 	capturing map[int]bool
 	base      []metadata.NamedHandle
 	files     []metadata.NamedHandle // what it will have
@@ -375,6 +376,9 @@ func (k *task) snapshot(b event.Barrier) {
 	s.state, s.taken = k.state, true
 	s.state.inFlight = flight
 	s.unaligned = b.Options.Alignment == event.Unaligned
+	if b.Options.Type.IsSavepoint() {
+		s.savepoint = b.Options.Target
+	}
 	if s.unaligned {
 		w.res.Unaligned++
 	}
@@ -425,10 +429,13 @@ func (k *task) finishSnap(s *snap) {
 	delete(k.snaps, s.id)
 	unique := fmt.Sprintf("%d-%d-%d-%d", k.p.number, k.t.Attempt, k.i, s.id)
 	own := fmt.Sprintf("file:/ckp/chk-%d/%s", s.id, unique)
+	if s.savepoint != "" {
+		own = s.savepoint + "/" + unique
+	}
 	content := s.state
 	st := &metadata.SubtaskState{}
 	var written []string
-	if w.cfg.Incremental && k.i >= firstCounter && k.i < theSink {
+	if w.cfg.Incremental && s.savepoint == "" && k.i >= firstCounter && k.i < theSink {
 		shared := fmt.Sprintf("file:/ckp/shared/%s", unique)
 		base := s.base
 		content.changed = s.changed
