@@ -254,7 +254,6 @@ func TestCoordinatorOverRealFiles(t *testing.T) {
 	j.mu.Unlock()
 	go j.c.Trigger(context.Background(), event.Checkpoint, event.None, "")
 	require.Eventually(t, func() bool { return len(objects(t, store)) >= 10 }, 10*time.Second, time.Millisecond)
-	j.work.Wait()
 	stop()
 
 	second2 := newFakeJob(t)
@@ -341,7 +340,6 @@ func TestCoordinatorFaults(t *testing.T) {
 			j.mu.Lock()
 			fatal = j.fatal
 			j.mu.Unlock()
-			j.work.Wait()
 			list, err := j.c.Retained(t.Context())
 			require.NoError(t, err)
 			if !fatal {
