@@ -145,7 +145,7 @@ type History struct {
 	LatestSavepoint *Stats
 	LatestRestored  *Restored
 	// Of the completed checkpoints: milliseconds and bytes.
-	EndToEnd, CheckpointedSize, FullSize Spread
+	EndToEnd, CheckpointedSize, FullSize, InFlight, Processed Spread
 
 	size int
 }
@@ -269,6 +269,8 @@ func (h *History) completed(c *Core, p *pending, path string) {
 	h.EndToEnd.add(s.EndToEndMillis())
 	h.CheckpointedSize.add(s.CheckpointedSize)
 	h.FullSize.add(s.FullSize)
+	h.InFlight.add(s.InFlightBytes)
+	h.Processed.add(s.ProcessedBytes)
 	if p.savepoint() {
 		h.LatestSavepoint = s
 	} else {
