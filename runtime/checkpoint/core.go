@@ -270,6 +270,9 @@ func (c *Core) proceed() {
 	c.release()
 	c.startCommit()
 	c.startStore()
+	if c.starting != nil {
+		c.hooksDone(c.starting) // what it waited for may have happened
+	}
 	c.trigger()
 	idle := c.committing == nil && !c.storing
 	if c.failover && idle && !c.inDoubt {

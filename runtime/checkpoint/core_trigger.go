@@ -263,9 +263,11 @@ func (c *Core) hookDone(ev *Event) {
 	c.hooksDone(p)
 }
 
-// hooksDone triggers the tasks.
+// hooksDone triggers the tasks. An event that is held back for an older checkpoint
+// is, in the state of this one, sent: it has to arrive before the barrier, and the
+// tasks are triggered once it has been let go.
 func (c *Core) hooksDone(p *pending) {
-	if p.hooksLeft > 0 {
+	if p.phase != phaseHooks || p.hooksLeft > 0 || c.holdsBefore(p.id) {
 		return
 	}
 	p.stats.Mastered = c.now
@@ -274,4 +276,22 @@ func (c *Core) hooksDone(p *pending) {
 		c.do(Action{Kind: ActTrigger, Task: c.attempt(i), Barrier: p.barrier})
 	}
 	c.starting = nil
+}
+
+// holdsBefore says whether a gateway holds an event that was sent before the state
+// for checkpoint id was taken.
+func (c *Core) holdsBefore(id int64) bool {
+	if len(c.pending) < 2 {
+		return false
+	}
+	for _, op := range c.g.coordinators {
+		for s := range c.gateways[op] {
+			for _, m := range c.gateways[op][s].marks {
+				if m.id < id && len(m.held) > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }

@@ -77,6 +77,9 @@ func (c *Core) waitsFor(p *pending) string {
 			}
 		}
 	case phaseHooks:
+		if p.hooksLeft == 0 {
+			return "an event to a task is held back for an older checkpoint"
+		}
 		return "master hooks have not answered"
 	case phaseTasks:
 		var names []string

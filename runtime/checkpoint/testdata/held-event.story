@@ -93,3 +93,46 @@ play
     coordinator aborted 3 source
     failed 3 TASK_FAILURE: task source[0] is failed: no cause was given
 20004 send source 0 nobody-there
+
+# An event is held for a checkpoint while the next one takes the coordinator's state,
+# in which it has been sent. It must be there before that one's barrier: the tasks are
+# triggered only when it was let go.
+job interval=10s concurrent=2 tolerable=9
+source 1 coordinator
+----
+
+play
+0 running all
+0 start 0
+0 timer trigger
+1 coordinator 1 source s1
+2 send source 0 x
+10000 timer trigger
+10001 coordinator 2 source s2
+10002 send source 0 y
+10003 passed 1 source source[0]
+10004 passed 2 source source[0]
+----
+0 running all
+0 start 0
+    start timer trigger at 0
+0 timer trigger
+    start timer trigger at 10000
+    start timer expire 1 at 600000
+    location 1 (checkpoint aligned)
+    coordinator 1 source
+1 coordinator 1 source s1
+    trigger source[0] barrier 1 (checkpoint aligned)
+2 send source 0 x
+10000 timer trigger
+    start timer trigger at 20000
+    start timer expire 2 at 610000
+    location 2 (checkpoint aligned)
+    coordinator 2 source
+10001 coordinator 2 source s2
+10002 send source 0 y
+10003 passed 1 source source[0]
+    deliver "x" to source in source[0]
+    trigger source[0] barrier 2 (checkpoint aligned)
+10004 passed 2 source source[0]
+    deliver "y" to source in source[0]
