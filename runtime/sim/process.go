@@ -37,6 +37,7 @@ type process struct {
 	over        bool
 	stopped     bool
 	requests    int64
+	source      *checkpoint.SourceCoordinator[split, []split]
 }
 
 type timerKey struct {
@@ -156,6 +157,7 @@ func (p *process) deploy() {
 		s.state.pending = nil
 	}
 	w.sink.recover(pending)
+	p.resetSource(m)
 	// All are there before the first one speaks.
 	for i, k := range p.tasks {
 		if finished[i] {
@@ -170,6 +172,11 @@ func (p *process) deploy() {
 				o.t.push(o.channel, element{kind: 'e'})
 			}
 			p.feed(&checkpoint.Event{Kind: checkpoint.EvTask, Task: k.t, State: checkpoint.TaskFinished})
+		}
+		if i < firstCounter && !finished[i] {
+			p.tell(k, event.RegisterReader)
+			p.w.after(7, k.schedule) // behind the registration
+			continue
 		}
 		k.schedule()
 	}
@@ -367,16 +374,23 @@ func (p *process) act(a *checkpoint.Action) {
 		})
 	case checkpoint.ActCoordinator:
 		id, op := a.ID, a.Operator
-		p.io(func() *checkpoint.Event {
-			ev := &checkpoint.Event{Kind: checkpoint.EvCoordinator, ID: id, Operator: op, Data: []byte("s")}
-			if w.happens(FaultCoordinator, 5) {
+		p.later(1+w.r.Int64N(8), func() { // its state, and what it sends, come in order
+			ev := &checkpoint.Event{Kind: checkpoint.EvCoordinator, ID: id, Operator: op}
+			if ev.Data, ev.Err = p.source.Checkpoint(id); w.happens(FaultCoordinator, 5) {
 				ev.Err = errBroken
 			}
-			return ev
+			p.feed(ev)
 		})
+	case checkpoint.ActCoordinatorComplete:
+		if err := p.source.Completed(a.ID); err != nil {
+			w.fail("%v", err)
+		}
+	case checkpoint.ActDeliver:
+		p.deliver(a.Task, a.Data)
 	case checkpoint.ActTrigger:
 		b := a.Barrier
-		p.toTask(a.Task, func(k *task) { k.trigger(b) })
+		k := p.tasks[taskNumber(a.Task)]
+		p.toTask(a.Task, func(k *task) { k.trigger(b) }, k.lastArrival)
 	case checkpoint.ActCommit:
 		p.commit(a)
 	case checkpoint.ActStore:
@@ -485,10 +499,10 @@ func (p *process) clean() {
 	}
 }
 
-// message delivers after a while, with the faults of a network.
-func (p *process) message(f func()) {
+// message delivers after a while, least ms at least, with the faults of a network.
+func (p *process) message(least int64, f func()) {
 	w := p.w
-	delay := 1 + w.r.Int64N(6)
+	delay := max(1+w.r.Int64N(6), least)
 	if w.happens(FaultLost, 2) {
 		return
 	}
@@ -502,12 +516,16 @@ func (p *process) message(f func()) {
 }
 
 // toTask is a message from the coordinator to a task's attempt.
-func (p *process) toTask(t event.Task, f func(*task)) {
+func (p *process) toTask(t event.Task, f func(*task), notBefore ...int64) {
 	k := p.tasks[taskNumber(t)]
 	if k.t != t {
 		return
 	}
-	p.message(func() {
+	least := int64(0)
+	for _, at := range notBefore {
+		least = max(least, at-p.w.now)
+	}
+	p.message(least, func() {
 		if !k.dead && !k.over {
 			f(k)
 		}
@@ -518,7 +536,7 @@ func (p *process) toTask(t event.Task, f func(*task)) {
 // comes.
 func (p *process) toCoordinator(ev func() *checkpoint.Event, heard func(number int)) {
 	w := p.w
-	p.message(func() {
+	p.message(0, func() {
 		q := w.proc
 		if q.dead {
 			return
@@ -610,7 +628,7 @@ func (p *process) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "dead %v, restarting %v, pending %v, unfinished deletions %d", p.dead, p.restarting, p.core.Pending(), p.reg.Unfinished())
 	for _, k := range p.tasks {
-		fmt.Fprintf(&b, "; %s dead %v over %v offset %d ending %d", k.name(), k.dead, k.over, k.state.offset, k.ending)
+		fmt.Fprintf(&b, "; %s dead %v over %v splits %v no more %v ending %d", k.name(), k.dead, k.over, k.state.splits, k.noMore, k.ending)
 		for c, in := range k.in {
 			fmt.Fprintf(&b, " in[%d] %d blocked %v", c, len(in), k.h.Blocked(c))
 		}
@@ -625,9 +643,9 @@ func (w *world) finish() {
 		want[key], got[key] = map[int32]int{}, map[int32]int{}
 	}
 	var total [keyCount]int32
-	for s := range sources {
-		for o := range w.cfg.Records {
-			total[recordKey(s, o)]++
+	for _, s := range w.cfg.allSplits() {
+		for pos := s.pos; pos < s.end; pos++ {
+			total[recordKey(s.id, pos)]++
 		}
 	}
 	for _, l := range w.sink.lines {

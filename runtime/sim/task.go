@@ -34,7 +34,7 @@ type element struct {
 
 // state of a task: what a file has.
 type state struct {
-	offset   int32             // of a source
+	splits   []split           // of a source; not changed in place
 	ended    bool              // of a source: all records are out
 	counts   [keyCount]int32   // of a counter
 	changed  uint32            // keys that a delta has
@@ -49,24 +49,27 @@ type pendingTxn struct {
 
 // task is a model of one task's attempt.
 type task struct {
-	p        *process
-	i        int
-	t        event.Task
-	h        *barrier.Handler
-	in       [][]element
-	out      []target
-	state    state
-	txn      int
-	dead     bool
-	ending   int64  // its operators have finished: the checkpoint that has to be complete
-	over     bool   // finished
-	latest   int64  // triggered by the coordinator
-	ended    int    // input channels
-	busy     bool   // a step is due
-	stepFunc func() // due, made once
-	snaps    map[int64]*snap
-	files    []metadata.NamedHandle // shared files of the last confirmed checkpoint
-	changed  uint32                 // since it
+	p           *process
+	i           int
+	t           event.Task
+	h           *barrier.Handler
+	in          [][]element
+	out         []target
+	state       state
+	txn         int
+	dead        bool
+	ending      int64  // its operators have finished: the checkpoint that has to be complete
+	over        bool   // finished
+	latest      int64  // triggered by the coordinator
+	noMore      bool   // splits
+	asked       int64  // for a split: not again before
+	lastArrival int64  // of a message from the coordinator
+	ended       int    // input channels
+	busy        bool   // a step is due
+	stepFunc    func() // due, made once
+	snaps       map[int64]*snap
+	files       []metadata.NamedHandle // shared files of the last confirmed checkpoint
+	changed     uint32                 // since it
 }
 
 type target struct {
@@ -167,24 +170,6 @@ func (k *task) step() {
 		k.ended++
 	}
 	k.schedule()
-}
-
-// read makes a source emit its next record.
-func (k *task) read() {
-	if k.state.offset >= k.p.w.cfg.Records {
-		k.state.ended = true
-		return
-	}
-	key := recordKey(k.i, k.state.offset)
-	k.state.offset++
-	k.emit(int(key)%counters, line{key: key})
-	k.schedule()
-}
-
-// recordKey is the key of a source's record: what the sequential model knows too.
-func recordKey(source int, offset int32) int32 {
-	x := uint32(source)*2654435761 + uint32(offset)*40503
-	return int32(x >> 7 % keyCount)
 }
 
 func (k *task) process(l line) {
