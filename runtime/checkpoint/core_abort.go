@@ -112,6 +112,9 @@ func (c *Core) fail(reason event.Reason, err error, partly bool) {
 		reason = event.JobFailoverRegion
 	}
 	c.failover = true
+	// A job that was being stopped goes on after all.
+	c.resume = false
+	defer func() { c.stopping = nil }()
 	c.stopScheduler()
 	c.rejectQueued(event.CoordinatorSuspend, err)
 	c.abortAll(reason, err)

@@ -172,6 +172,9 @@ func (c *Core) lastUnclaimed() bool {
 // the operator coordinators asked, before anything else.
 func (c *Core) located(ev *Event) {
 	p := c.find(ev.ID)
+	if p == nil && ev.Err == nil && !c.inDoubt {
+		c.do(Action{Kind: ActDiscardLocation, ID: ev.ID, Dir: ev.Dir}) // it was aborted meanwhile
+	}
 	if p == nil || p.phase != phaseLocation {
 		return
 	}
