@@ -433,7 +433,7 @@ func TestTCPHostileReader(t *testing.T) {
 }
 
 func FuzzParseEvent(f *testing.F) {
-	for _, ev := range []Event{{Kind: Barrier, Barrier: event.Barrier{ID: 7, Timestamp: 9, Options: event.Options{Alignment: event.Aligned, AlignedTimeout: 5, Target: "file:/s"}}},
+	for _, ev := range []Event{{Kind: Barrier, Barrier: event.Barrier{ID: 7, Timestamp: 9, Base: 6, Options: event.Options{Alignment: event.Aligned, AlignedTimeout: 5, Target: "file:/s"}}},
 		{Kind: Announcement}, {Kind: Cancel, ID: 3}, {Kind: EndOfData, Drain: true}, {Kind: EndOfPartition}} {
 		f.Add(appendEvent(nil, &ev))
 	}

@@ -28,7 +28,7 @@ import (
 // An event is its kind in a byte and then, of a Barrier or Announcement,
 //
 //	int64 ID  int64 timestamp  uint8 snapshot type  uint8 post action
-//	uint8 alignment  int64 aligned timeout in ns  target
+//	uint8 alignment  int64 aligned timeout in ns  int64 base  target
 //
 // of Cancel int64 ID, of EndOfData a boolean drain. Numbers are big-endian.
 const (
@@ -58,6 +58,7 @@ func appendEvent(b []byte, ev *Event) []byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(ev.Barrier.Timestamp))
 		b = append(b, byte(o.Type), byte(o.Post), byte(o.Alignment))
 		b = binary.BigEndian.AppendUint64(b, uint64(o.AlignedTimeout))
+		b = binary.BigEndian.AppendUint64(b, uint64(ev.Barrier.Base))
 		b = append(b, o.Target...)
 	case Cancel:
 		b = binary.BigEndian.AppendUint64(b, uint64(ev.ID))
@@ -71,7 +72,7 @@ func appendEvent(b []byte, ev *Event) []byte {
 	return b
 }
 
-const barrierBytes = 8 + 8 + 3 + 8
+const barrierBytes = 8 + 8 + 3 + 8 + 8
 
 // parseEvent reads an event. Errors wrap damage.ErrCorrupt.
 func parseEvent(b []byte) (*Event, error) {
@@ -94,10 +95,13 @@ func parseEvent(b []byte) (*Event, error) {
 		ev.Barrier.Timestamp = int64(binary.BigEndian.Uint64(body[8:]))
 		o.Type, o.Post, o.Alignment = event.SnapshotType(body[16]), event.PostAction(body[17]), event.Alignment(body[18])
 		o.AlignedTimeout = time.Duration(binary.BigEndian.Uint64(body[19:]))
+		ev.Barrier.Base = int64(binary.BigEndian.Uint64(body[27:]))
 		o.Target = string(body[barrierBytes:])
 		switch {
 		case ev.Barrier.ID < 0:
 			return bad("checkpoint ID", ev.Barrier.ID)
+		case ev.Barrier.Base < 0:
+			return bad("base checkpoint ID", ev.Barrier.Base)
 		case o.Type > event.SavepointNative:
 			return bad("snapshot type", uint8(o.Type))
 		case o.Post > event.Terminate:

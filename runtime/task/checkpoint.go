@@ -192,6 +192,12 @@ func (t *Task) checkpoint(b event.Barrier, startDelay time.Duration) error {
 			}
 		}
 	}
+	// The barrier says which checkpoint is complete: the notification may come later.
+	for i := range t.live() {
+		if k := t.chain[i].env.slot.keyed; k != nil && b.Base > 0 {
+			k.Confirmed(b.Base)
+		}
+	}
 	capture := t.emitBarrier(b)
 	if t.finished && t.finalAt == 0 {
 		t.finalAt = b.ID
