@@ -44,7 +44,7 @@ type Verdict string
 // Verdicts. The strings are stable.
 const (
 	VerdictReferenced   Verdict = "referenced"
-	VerdictMetadata     Verdict = "metadata"     // a snapshot's metadata object
+	VerdictMetadata     Verdict = "metadata"     // a snapshot's metadata object, or what our runtime keeps beside checkpoints
 	VerdictUnreferenced Verdict = "unreferenced" // no snapshot below this root names it
 	VerdictIncomplete   Verdict = "incomplete"   // in a chk-N or savepoint folder without _metadata
 	VerdictUnknown      Verdict = "unknown"      // not named, but some snapshot could not be read
@@ -614,7 +614,7 @@ func (u *usage) verdict(o listed, g *group) error {
 		if len(names) > 1 {
 			u.share(names, o.size)
 		}
-	case u.meta[o.name]:
+	case u.meta[o.name], isBookkeeping(o.name):
 		v.Verdict = VerdictMetadata
 		u.out.Metadata.add(o.size)
 	case u.isIncomplete(o.name):

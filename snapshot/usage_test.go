@@ -94,6 +94,23 @@ func TestDiskUsage(t *testing.T) {
 }
 
 // What may not be called unreferenced.
+// What a job of our runtime keeps beside its checkpoints is no garbage.
+func TestDiskUsageBookkeeping(t *testing.T) {
+	f := memFixture(t)
+	f.chain("ckp", jobA, 2)
+	log := jobA + "/checkpoints-log/" + strings.Repeat("0", 18) + "7"
+	journal := jobA + "/registry/pending-ABC-3"
+	stray := jobA + "/checkpoints-log/stray"
+	for _, name := range []string{log, journal, stray} {
+		f.put("ckp/"+name, 100)
+	}
+	u, objects := usageOf(t, f, "ckp", nil)
+	require.Equal(t, VerdictMetadata, objects[log].Verdict)
+	require.Equal(t, VerdictMetadata, objects[journal].Verdict)
+	require.Equal(t, VerdictUnreferenced, objects[stray].Verdict)
+	require.Equal(t, Count{1, 100}, u.Unreferenced)
+}
+
 func TestDiskUsageDoubts(t *testing.T) {
 	for _, c := range []struct {
 		name    string
