@@ -29,7 +29,6 @@ type process struct {
 	timers      map[timerKey]int // generation of each
 	generation  int
 	restarting  bool
-	restartDue  bool
 	uploads     map[int64][]*snap
 	built       map[buildKey]*snap
 	confirmedID [taskCount]int64
