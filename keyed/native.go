@@ -104,6 +104,20 @@ func (n *native[K, N, S]) put(k *Key[K], ns N, s S) {
 	}
 }
 
+// touchAhead is how many keys of a batch are touched before the first is looked at.
+const touchAhead = 64
+
+// touch brings the entries of the first keys of a batch into the cache.
+func (n *native[K, N, S]) touch(keys []Key[K], ns N) {
+	x := byte(0)
+	for i := range keys[:min(len(keys), touchAhead)] {
+		if k := &keys[i]; n.mine(k) {
+			x ^= n.tab.Touch(int(k.group), n.in(k.hash, ns))
+		}
+	}
+	warmed.Store(uint32(x))
+}
+
 // access is called first by every operation of a state with TTL.
 func (n *native[K, N, S]) access() int64 {
 	if n.perAccess > 0 {

@@ -118,6 +118,9 @@ func (n *nativeMap[K, N, UK, UV]) put(k Key[K], ns N, uk UK, v UV) error {
 			p.Value = v
 			return nil
 		}
+		if n.maps.Insert(&e.Val, uk, v) {
+			return nil
+		}
 	}
 	if s := n.maps.Put(e.Val, uk, v); s != e.Val {
 		n.tab.Set(int(k.group), h, e, s)
@@ -129,8 +132,9 @@ func (n *nativeMap[K, N, UK, UV]) remove(k Key[K], ns N, uk UK) error {
 	if !n.mine(&k) {
 		return n.foreign(&k)
 	}
-	e, h := n.find(&k, ns)
-	if e == nil {
+	h := n.in(k.hash, ns)
+	e := n.tab.Find(int(k.group), h, k.key, ns)
+	if e == nil || !n.tab.Shared() && n.maps.Delete(&e.Val, uk) {
 		return nil
 	}
 	s, ok := n.maps.Remove(e.Val, uk)

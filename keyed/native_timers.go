@@ -100,7 +100,7 @@ func (n *nativeTimers[K, N]) register(k Key[K], ns N, at int64) (bool, error) {
 	}
 	n.gen++
 	n.tab.Insert(int(k.group), h, k.key, p, n.gen)
-	n.queue.push(&timerNode[K, N]{ns: ns, at: uint64(at) ^ 1<<63, key: k, gen: n.gen})
+	n.queue.push(&timerNode[K, N]{ns: ns, at: uint64(at) ^ 1<<63, key: k.key, hash: k.hash, group: k.group, gen: n.gen})
 	return true, nil
 }
 
@@ -124,8 +124,8 @@ func (n *nativeTimers[K, N]) delete(k Key[K], ns N, at int64) (bool, error) {
 // entry gives what a node stands for and its hash, nil if the timer was deleted.
 func (n *nativeTimers[K, N]) entry(t *timerNode[K, N]) (*table.Entry[K, timerPlace[N], uint16], uint32) {
 	p := timerPlace[N]{t.ns, int64(t.at ^ 1<<63)}
-	h := n.timerHash(t.key.hash, p)
-	e := n.tab.Find(int(t.key.group), h, t.key.key, p)
+	h := n.timerHash(t.hash, p)
+	e := n.tab.Find(int(t.group), h, t.key, p)
 	if e != nil && e.Val != t.gen {
 		e = nil
 	}
@@ -176,7 +176,7 @@ func (n *nativeTimers[K, N]) pop(to int64) (t Timer[K, N], ok bool, err error) {
 	if node == nil {
 		return t, false, nil
 	}
-	if t = (Timer[K, N]{int64(node.at ^ 1<<63), node.key, node.ns}); t.At > to {
+	if t = (Timer[K, N]{int64(node.at ^ 1<<63), Key[K]{node.key, node.hash, node.group}, node.ns}); t.At > to {
 		return t, false, nil
 	}
 	n.tab.Remove(int(t.Key.group), hash, e)
@@ -254,8 +254,7 @@ func (n *nativeTimers[K, N]) Loaded() {
 	n.queue, n.stale = timerQueue[K, N]{}, 0
 	for g := n.first; g < n.first+int(n.count); g++ {
 		n.tab.Each(g, func(e *table.Entry[K, timerPlace[N], uint16]) bool {
-			key := Key[K]{e.Key, n.keys.codec.hash32(e.Key), uint16(g)}
-			n.queue.push(&timerNode[K, N]{ns: e.NS.ns, at: uint64(e.NS.at) ^ 1<<63, key: key, gen: e.Val})
+			n.queue.push(&timerNode[K, N]{ns: e.NS.ns, at: uint64(e.NS.at) ^ 1<<63, key: e.Key, hash: n.keys.codec.hash32(e.Key), group: uint16(g), gen: e.Val})
 			return true
 		})
 	}

@@ -7,14 +7,16 @@ import (
 
 // timerNode is a timer in a queue.
 type timerNode[K, N comparable] struct {
-	ns  N
-	at  uint64 // time with its sign bit turned, so that it sorts as unsigned
-	key Key[K]
-	gen uint16 // that of the entry it was made for
+	ns    N
+	at    uint64 // time with its sign bit turned, so that it sorts as unsigned
+	key   K
+	hash  uint32 // as in Key
+	group uint16 // as in Key
+	gen   uint16 // that of the entry it was made for
 }
 
 func (t *timerNode[K, N]) before(o *timerNode[K, N]) bool {
-	return t.at < o.at || t.at == o.at && t.key.group < o.key.group
+	return t.at < o.at || t.at == o.at && t.group < o.group
 }
 
 // timerQueue gives nodes in the order of their time and key group. Most nodes wait
@@ -31,6 +33,7 @@ type timerQueue[K, N comparable] struct {
 	head   int // of near
 	early  []timerNode[K, N]
 	low    uint64
+	end    bool   // all time is before low
 	base   uint64 // what levels are relative to: low, or what comes before it
 	levels [8]timerLevel[K, N]
 	filled uint8 // levels with nodes
@@ -61,7 +64,7 @@ type timerChunk[K, N comparable] struct {
 // push adds a node.
 func (q *timerQueue[K, N]) push(t *timerNode[K, N]) {
 	q.count++
-	if t.at >= q.low {
+	if t.at >= q.low && !q.end {
 		q.put(t)
 		return
 	}
@@ -90,7 +93,7 @@ func (q *timerQueue[K, N]) rebase() {
 			q.set(level, digit, c)
 		}
 	}
-	q.low, q.base = base, base
+	q.low, q.base, q.end = base, base, false
 	for i := range q.early {
 		q.put(&q.early[i])
 	}
@@ -198,10 +201,8 @@ func (q *timerQueue[K, N]) fill() bool {
 		}
 		if n <= nearNodes || least == most {
 			q.sort(c, n, least, most)
-			q.base = most
-			if q.low = most + 1; q.low == 0 {
-				q.low-- // the end of time is never behind
-			}
+			q.base, q.low = most, most+1
+			q.end = q.low == 0
 			return true
 		}
 		q.low, q.base = least, least
@@ -240,7 +241,7 @@ func (q *timerQueue[K, N]) sort(c *timerChunk[K, N], n int, least, most uint64) 
 	// Numbers of time, key group and place sort faster than nodes.
 	q.order = q.order[:0]
 	for i := range q.near {
-		q.order = append(q.order, (q.near[i].at-least)<<24|uint64(q.near[i].key.group)<<9|uint64(i))
+		q.order = append(q.order, (q.near[i].at-least)<<24|uint64(q.near[i].group)<<9|uint64(i))
 	}
 	slices.Sort(q.order)
 	q.near = slices.Grow(q.near, n)

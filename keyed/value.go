@@ -205,6 +205,9 @@ func (n *nativeValue[K, N, V]) clear(k Key[K], ns N) error {
 
 func (n *nativeValue[K, N, V]) getMany(keys []Key[K], ns N, out []V, found []bool) (err error) {
 	for i := range keys {
+		if i%touchAhead == 0 {
+			n.touch(keys[i:], ns)
+		}
 		if out[i], found[i], err = n.get(keys[i], ns); err != nil {
 			return err
 		}
@@ -214,6 +217,9 @@ func (n *nativeValue[K, N, V]) getMany(keys []Key[K], ns N, out []V, found []boo
 
 func (n *nativeValue[K, N, V]) setMany(keys []Key[K], ns N, v []V) error {
 	for i := range keys {
+		if i%touchAhead == 0 {
+			n.touch(keys[i:], ns)
+		}
 		if err := n.set(keys[i], ns, v[i]); err != nil {
 			return err
 		}
@@ -322,6 +328,9 @@ func (n *ttlValue[K, N, V]) clear(k Key[K], ns N) error { return n.store.clear(k
 
 func (n *ttlValue[K, N, V]) getMany(keys []Key[K], ns N, out []V, found []bool) (err error) {
 	for i := range keys {
+		if i%touchAhead == 0 {
+			n.store.touch(keys[i:], ns)
+		}
 		if out[i], found[i], err = n.get(keys[i], ns); err != nil {
 			return err
 		}
@@ -331,6 +340,9 @@ func (n *ttlValue[K, N, V]) getMany(keys []Key[K], ns N, out []V, found []bool) 
 
 func (n *ttlValue[K, N, V]) setMany(keys []Key[K], ns N, v []V) error {
 	for i := range keys {
+		if i%touchAhead == 0 {
+			n.store.touch(keys[i:], ns)
+		}
 		if err := n.set(keys[i], ns, v[i]); err != nil {
 			return err
 		}

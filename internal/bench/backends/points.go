@@ -84,6 +84,19 @@ func w1Values(n int, uni, zip, perm []int64) {
 		v, _, _ := s.Get(key)
 		must(s.Set(key, v+1))
 	}, nil)
+	batch, vals, found := make([]keyed.Key[int64], 256), make([]int64, 256), make([]bool, 256)
+	point(*label+"/value-long-getmany256/uniform", uni, func(_, i int, k int64) {
+		if batch[i%256] = b.Key(k); i%256 == 255 {
+			must(s.GetMany(batch, vals, found))
+			Sink += vals[0]
+		}
+	}, nil)
+	point(*label+"/value-long-setmany256/uniform", uni, func(_, i int, k int64) {
+		batch[i%256], vals[i%256] = b.Key(k), int64(i)
+		if i%256 == 255 {
+			must(s.SetMany(batch, vals))
+		}
+	}, nil)
 	point(*label+"/value-long-addnew/permuted", perm, func(p, i int, k int64) { must(s.Set(b.Key(k+int64(n*(p+1))), int64(i))) }, nil)
 	must(b.Close())
 

@@ -124,6 +124,47 @@ func (st *SortedStore[A, B]) findFar(s *Sorted, key A) *Pair[A, B] {
 	return nil
 }
 
+// Insert adds a key that is not there to a small map where it stands, if there is room.
+// No view is open.
+func (st *SortedStore[A, B]) Insert(s *Sorted, key A, v B) bool {
+	n := int(s.run.n)
+	if s.run.kind != arenaRun || n >= roomOf(s.run.class) || n >= SmallMap {
+		return false
+	}
+	s.run.n++
+	p := st.arena.Elements(&s.run)
+	i := n
+	if st.order(p[n-1].Key, key) > 0 {
+		i, _ = st.search(p[:n], key)
+		copy(p[i+1:], p[i:])
+	}
+	p[i] = Pair[A, B]{key, v}
+	return true
+}
+
+// Delete removes a key from a small map where it stands, if it need not move and is
+// not empty then: done is false otherwise, or there was no such key. No view is open.
+func (st *SortedStore[A, B]) Delete(s *Sorted, key A) (done bool) {
+	n := int(s.run.n)
+	if s.run.kind != arenaRun || n < 2 || s.run.class >= 3 && (n-1)*4 <= roomOf(s.run.class) {
+		return false
+	}
+	p := st.arena.Elements(&s.run)
+	if p[n-1].Key != key || st.equal != nil {
+		at := st.Find(s, key)
+		if at == nil {
+			return false
+		}
+		i := int((uintptr(unsafe.Pointer(at)) - uintptr(unsafe.Pointer(&p[0]))) / max(1, unsafe.Sizeof(*at)))
+		copy(p[i:], p[i+1:])
+	}
+	if st.arena.pointers {
+		p[n-1] = Pair[A, B]{}
+	}
+	s.run.n--
+	return true
+}
+
 // Get gives the value of a key.
 func (st *SortedStore[A, B]) Get(s Sorted, key A) (v B, ok bool) {
 	if s.tree() {

@@ -159,6 +159,20 @@ func (t *Table[K, N, V]) findEqual(group int, hash uint32, key K, ns N) *Entry[K
 	return nil
 }
 
+// Touch brings the entry of a hash, if there is one, into the cache. A loop of calls
+// waits for many entries at a time; what they return must be used.
+func (t *Table[K, N, V]) Touch(group int, hash uint32) (x byte) {
+	sh := &t.shards[group-t.first]
+	p := &sh.dir[uint64(hash)>>(sh.shift&63)]
+	at := hash & p.mask
+	y := *(*uint64)(unsafe.Add(p.tags, uintptr(at)*8)) ^ uint64(hash>>7&0x7f|0x80)*lowBits
+	if m := (y - lowBits) & ^y & highBits; m != 0 {
+		slot := uintptr(at)*groupSlots + uintptr(bits.TrailingZeros64(m))>>3
+		x = *(*byte)(unsafe.Add(p.slots, slot*unsafe.Sizeof(Entry[K, N, V]{})))
+	}
+	return x
+}
+
 // Shared tells whether a view is open, so that entries are changed by Set. Otherwise
 // their Val may be changed in place.
 func (t *Table[K, N, V]) Shared() bool { return t.views.newest.Load() != 0 }
