@@ -14,7 +14,8 @@ type ListState[K comparable, T any] struct {
 
 // ListStateIn is a list for each key and namespace.
 type ListStateIn[K, N comparable, T any] struct {
-	e listEngine[K, N, T]
+	e      listEngine[K, N, T]
+	native *nativeList[K, N, T] // e, if it is one
 }
 
 // listEngine is a backend's implementation of a list state.
@@ -36,15 +37,27 @@ func List[K comparable, T any](b Backend[K], name string, s serializer.Serialize
 
 // ListIn registers a list state with namespaces.
 func ListIn[K, N comparable, T any](b Backend[K], name string, ns serializer.Serializer[N], s serializer.Serializer[T], opts ...Option) *ListStateIn[K, N, T] {
-	return &ListStateIn[K, N, T]{attachList(b, name, ns, s, opts)}
+	e := attachList(b, name, ns, s, opts)
+	n, _ := e.(*nativeList[K, N, T])
+	return &ListStateIn[K, N, T]{e, n}
 }
 
 // Get gives the list of a key, nil if there is none. It is valid until the next call
 // that changes the state.
-func (s *ListState[K, T]) Get(k Key[K]) ([]T, error) { return s.in.e.get(k, struct{}{}) }
+func (s *ListState[K, T]) Get(k Key[K]) ([]T, error) {
+	if n := s.in.native; n != nil {
+		return n.get(k, struct{}{})
+	}
+	return s.in.e.get(k, struct{}{})
+}
 
 // Add adds an element.
-func (s *ListState[K, T]) Add(k Key[K], v T) error { return s.in.e.add(k, struct{}{}, v) }
+func (s *ListState[K, T]) Add(k Key[K], v T) error {
+	if n := s.in.native; n != nil {
+		return n.add(k, struct{}{}, v)
+	}
+	return s.in.e.add(k, struct{}{}, v)
+}
 
 // AddAll adds elements.
 func (s *ListState[K, T]) AddAll(k Key[K], v []T) error { return s.in.e.addAll(k, struct{}{}, v) }

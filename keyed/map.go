@@ -14,7 +14,8 @@ type MapState[K, UK comparable, UV any] struct {
 
 // MapStateIn is a map for each key and namespace.
 type MapStateIn[K, N, UK comparable, UV any] struct {
-	e mapEngine[K, N, UK, UV]
+	e      mapEngine[K, N, UK, UV]
+	native *nativeMap[K, N, UK, UV] // e, if it is one
 }
 
 // mapEngine is a backend's implementation of a map state.
@@ -40,22 +41,34 @@ func Map[K, UK comparable, UV any](b Backend[K], name string, key serializer.Ser
 
 // MapIn registers a map state with namespaces.
 func MapIn[K, N, UK comparable, UV any](b Backend[K], name string, ns serializer.Serializer[N], key serializer.Serializer[UK], value serializer.Serializer[UV], opts ...Option) *MapStateIn[K, N, UK, UV] {
-	return &MapStateIn[K, N, UK, UV]{attachMap(b, name, ns, key, value, opts)}
+	e := attachMap(b, name, ns, key, value, opts)
+	n, _ := e.(*nativeMap[K, N, UK, UV])
+	return &MapStateIn[K, N, UK, UV]{e, n}
 }
 
 // Get gives the value of a user key; ok is false if there is none.
 func (s *MapState[K, UK, UV]) Get(k Key[K], uk UK) (v UV, ok bool, err error) {
+	if n := s.in.native; n != nil {
+		return n.get(k, struct{}{}, uk)
+	}
 	return s.in.e.get(k, struct{}{}, uk)
 }
 
 // Contains tells whether there is a value of a user key.
 func (s *MapState[K, UK, UV]) Contains(k Key[K], uk UK) (bool, error) {
+	if n := s.in.native; n != nil {
+		_, ok, err := n.get(k, struct{}{}, uk)
+		return ok, err
+	}
 	_, ok, err := s.in.e.get(k, struct{}{}, uk)
 	return ok, err
 }
 
 // Put sets the value of a user key.
 func (s *MapState[K, UK, UV]) Put(k Key[K], uk UK, v UV) error {
+	if n := s.in.native; n != nil {
+		return n.put(k, struct{}{}, uk, v)
+	}
 	return s.in.e.put(k, struct{}{}, uk, v)
 }
 

@@ -19,7 +19,8 @@ type ValueState[K comparable, V any] struct {
 
 // ValueStateIn is a value for each key and namespace.
 type ValueStateIn[K, N comparable, V any] struct {
-	e valueEngine[K, N, V]
+	e      valueEngine[K, N, V]
+	native *nativeValue[K, N, V] // e, if it is one: calling it directly is cheaper
 }
 
 // valueEngine is a backend's implementation of a value state.
@@ -41,7 +42,9 @@ func Value[K comparable, V any](b Backend[K], name string, s serializer.Serializ
 
 // ValueIn registers a value state with namespaces.
 func ValueIn[K, N comparable, V any](b Backend[K], name string, ns serializer.Serializer[N], s serializer.Serializer[V], opts ...Option) *ValueStateIn[K, N, V] {
-	return &ValueStateIn[K, N, V]{attachValue(b, name, "VALUE", ns, s, opts)}
+	e := attachValue(b, name, "VALUE", ns, s, opts)
+	n, _ := e.(*nativeValue[K, N, V])
+	return &ValueStateIn[K, N, V]{e, n}
 }
 
 func attachValue[K, N comparable, V any](b Backend[K], name, kind string, ns serializer.Serializer[N], s serializer.Serializer[V], opts []Option) (e valueEngine[K, N, V]) {
@@ -89,10 +92,20 @@ func attachValue[K, N comparable, V any](b Backend[K], name, kind string, ns ser
 }
 
 // Get gives the value of a key; ok is false if there is none.
-func (s *ValueState[K, V]) Get(k Key[K]) (v V, ok bool, err error) { return s.in.e.get(k, struct{}{}) }
+func (s *ValueState[K, V]) Get(k Key[K]) (v V, ok bool, err error) {
+	if n := s.in.native; n != nil {
+		return n.get(k, struct{}{})
+	}
+	return s.in.e.get(k, struct{}{})
+}
 
 // Set sets the value of a key.
-func (s *ValueState[K, V]) Set(k Key[K], v V) error { return s.in.e.set(k, struct{}{}, v) }
+func (s *ValueState[K, V]) Set(k Key[K], v V) error {
+	if n := s.in.native; n != nil {
+		return n.set(k, struct{}{}, v)
+	}
+	return s.in.e.set(k, struct{}{}, v)
+}
 
 // Clear removes the value of a key.
 func (s *ValueState[K, V]) Clear(k Key[K]) error { return s.in.e.clear(k, struct{}{}) }
