@@ -8,11 +8,13 @@
 //
 // # Memory
 //
-// An entry takes its key, namespace and value and 4 bytes, and about 15 bytes of index.
-// Keys, values, list elements and map entries without pointers lie in chunks
-// of at most 32 KiB that the garbage collector does not look into; strings, slices and
+// An entry takes its key, namespace and value and a byte, and tables are between half
+// and six sevenths full. Keys, values, list elements and map entries without pointers
+// lie in slabs of up to 4 MiB that the garbage collector does not look into and for
+// which huge pages are asked for, where the system has them; strings, slices and
 // pointers are objects of their own, as in any Go program, and are marked with each
-// collection. Memory of removed entries is used for new ones and not given back.
+// collection. A table that becomes small gives its memory back; that of small lists
+// and maps is kept for new ones.
 package heap
 
 import (

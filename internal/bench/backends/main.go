@@ -23,6 +23,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"runtime/pprof"
 	"slices"
 	"strconv"
@@ -94,6 +95,7 @@ func run(workloads []string) error {
 		}
 		report(w, "process", "other_cores_busy", "cores", (otherCPU()-idle)/time.Since(start).Seconds())
 		report(w, "process", "peak_rss", "MiB", peakRSS())
+		report(w, "process", "gc_share_of_cpu", "1", gcShare())
 	}
 	return nil
 }
@@ -166,6 +168,15 @@ func otherCPU() float64 {
 		total += n
 	}
 	return total/100 - processCPU()
+}
+
+// gcShare is the part of the process's CPU time that the garbage collector took, as
+// the runtime estimates it.
+func gcShare() float64 {
+	s := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"}}
+	runtime.GC() // which is when the runtime brings them up to date
+	metrics.Read(s)
+	return s[0].Value.Float64() / (s[1].Value.Float64() - s[2].Value.Float64())
 }
 
 func peakRSS() float64 { return rss("VmHWM:") }

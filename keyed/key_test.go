@@ -1,0 +1,32 @@
+package keyed
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidemark/tidemark/serializer"
+)
+
+// TestKeyOfLong compares what Make writes out for longs with the functions it stands
+// for.
+func TestKeyOfLong(t *testing.T) {
+	java, err := serializer.HashFunc(serializer.Int64, nil)
+	require.NoError(t, err)
+	for _, parallelism := range []int{1, 3, 128, 300, 1 << 15} {
+		k, err := NewKeys(Config[int64]{Key: serializer.Int64, MaxParallelism: parallelism})
+		require.NoError(t, err)
+		keys := []int64{0, 1, -1, math.MaxInt64, math.MinInt64, math.MaxInt32, math.MinInt32}
+		for range 100_000 {
+			keys = append(keys, rand.Int64()>>rand.IntN(60))
+		}
+		for _, v := range keys {
+			key := k.Make(v)
+			if want := serializer.AssignKeyGroup(java(v), parallelism); want != key.Group() || key.hash != k.codec.hash32(v) {
+				t.Fatalf("%d of %d: key group %d, hash %x; not %d, %x", v, parallelism, key.Group(), key.hash, want, k.codec.hash32(v))
+			}
+		}
+	}
+}
