@@ -174,10 +174,10 @@ func (n *native[K, N, S]) each(w *table.View, group int, f func(e *table.Entry[K
 	buf := make([]table.Entry[K, N, S], 0, 64)
 	for from, done := uint64(0), false; !done; {
 		buf, from, done = n.tab.Batch(w, group, from, buf[:0])
-		if n.warm != nil {
-			n.warm(buf)
-		}
 		for i := range buf {
+			if n.warm != nil && i%touchAhead == 0 {
+				n.warm(buf[i:min(i+touchAhead, len(buf))])
+			}
 			if err := f(&buf[i]); err != nil {
 				return err
 			}
