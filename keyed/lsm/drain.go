@@ -166,7 +166,7 @@ func (d *drainer) write(j *drain) error {
 }
 
 // batchBytes is about how large a batch gets.
-const batchBytes = 512 << 10
+const batchBytes = 128 << 10
 
 // row is a change of one generation while it is sorted.
 type row struct {

@@ -92,6 +92,9 @@ func Open[K comparable](dir string, c keyed.Config[K], opts *Options) (*Backend[
 	}
 	o := &b.opts.Database
 	o.Name, o.KeyGroups, o.Merger = b.opts.Name, g, merger
+	if o.MemTableBytes == 0 {
+		o.MemTableBytes = b.opts.Process.memtable()
+	}
 	if b.db, err = pebbledb.Open(context.Background(), b.opts.Process.db, dir, o); err != nil {
 		return nil, fmt.Errorf("keyed: %w", err)
 	}

@@ -26,10 +26,16 @@ type ProcessOptions = pebbledb.ProcessOptions
 func NewProcess(opts *ProcessOptions) *Process {
 	p := &Process{db: pebbledb.NewProcess(opts)}
 	total := p.db.MemoryBytes()
-	p.limit = total / 10 * 7
+	// Blocks have to have room for the filters and indexes of all tables, or each read of a
+	// row reads those of its table again.
+	p.limit = total - max(total/10*3, min(32<<20, total/2))
 	p.step = max(p.limit/64, 1<<16)
 	return p
 }
+
+// memtable is the size of a database's memtables: they only pass on what is drained in sorted
+// batches, and what they take is missing for blocks.
+func (p *Process) memtable() int { return int(min(max(p.db.MemoryBytes()/64, 1<<20), 8<<20)) }
 
 // Close frees the caches.
 func (p *Process) Close() { p.db.Close() }
