@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"encoding/binary"
+	"sync"
 	"unsafe"
 
 	"github.com/tidemark/tidemark/keyed/internal/engine"
@@ -30,11 +31,18 @@ type bytesList[K, N comparable, T any] struct {
 	// expired tells whether an element has expired; nil without TTL.
 	expired func(v *T, at int64) bool
 	elems   []T
-	skip    *serializer.Decoder
+	skip    *serializer.Decoder // the owner's
+	trimmer sync.Pool           // of decoders, for Trim
+
+	// Runs of entries that were dropped stay as they are while room is made once more,
+	// since the caller may hold a slice of them.
+	dropped, dropping []table.Run
+	droppedAt         uint64
 }
 
 func newBytesList[K, N comparable, T any](d *Descriptor[K], ns serializer.Serializer[N], s serializer.Serializer[T], b *engine.BytesEnv, id uint16, o options) *bytesList[K, N, T] {
 	n := &bytesList[K, N, T]{ser: s, arena: table.NewArena[T](b.Views), size: sizer[T](), skip: serializer.NewDecoder(s.Type(), nil)}
+	n.trimmer.New = func() any { return serializer.NewDecoder(s.Type(), nil) }
 	n.setUp(d, ns, b, id, o)
 	return n
 }
@@ -346,10 +354,16 @@ func (n *bytesList[K, N, T]) Freeze() engine.Changes {
 
 // Evict implements engine.BytesState.
 func (n *bytesList[K, N, T]) Evict(want int64) int64 {
+	if n.droppedAt != n.b.Relieved {
+		for _, r := range n.dropped {
+			n.arena.Free(r)
+		}
+		n.dropped, n.dropping, n.droppedAt = n.dropping, n.dropped[:0], n.b.Relieved
+	}
 	return n.evict(want,
 		func(e *table.CacheEntry[K, N, listCell]) bool { return n.stored(e.Val.gen) },
 		func(e *table.CacheEntry[K, N, listCell]) int64 { return n.bytes(e.Val.run) },
-		func(e *table.CacheEntry[K, N, listCell]) { n.arena.Free(e.Val.run) })
+		func(e *table.CacheEntry[K, N, listCell]) { n.dropping = append(n.dropping, e.Val.run) })
 }
 
 // Convert implements engine.BytesState.
@@ -365,12 +379,14 @@ func (n *bytesList[K, N, T]) Trim(value []byte, at int64) (left []byte, drop boo
 	if n.expired == nil || n.ttl.KeepInSnapshots {
 		return value, false
 	}
-	live, old := n.stamps(value, at)
+	skip := n.trimmer.Get().(*serializer.Decoder)
+	defer n.trimmer.Put(skip)
+	live, old := n.stamps(skip, value, at)
 	if old == 0 || live == 0 {
 		return value, live == 0
 	}
 	for rest := value; ; rest = rest[1:] {
-		size, err := n.skip.Skip(rest)
+		size, err := skip.Skip(rest)
 		if err != nil {
 			return value, false
 		}
@@ -388,9 +404,9 @@ func (n *bytesList[K, N, T]) Trim(value []byte, at int64) (left []byte, drop boo
 
 // stamps counts the elements of a row that have expired and the others, without decoding
 // them; a row that cannot be read has none that expired.
-func (n *bytesList[K, N, T]) stamps(value []byte, at int64) (live, expired int) {
+func (n *bytesList[K, N, T]) stamps(skip *serializer.Decoder, value []byte, at int64) (live, expired int) {
 	for {
-		size, err := n.skip.Skip(value)
+		size, err := skip.Skip(value)
 		if err != nil || size < 8 {
 			return 1, 0
 		}
@@ -420,7 +436,7 @@ func (n *bytesList[K, N, T]) Sweep(count int) error {
 		}
 		return false
 	}, func(value []byte) bool {
-		_, old := n.stamps(value, now)
+		_, old := n.stamps(n.skip, value, now)
 		return old > 0
 	}, func(k *Key[K], ns N) (int, error) {
 		list, err := n.get(*k, ns)

@@ -16,6 +16,9 @@
 // are there twice. Sizes of entries are exact for types without pointers, strings and
 // byte slices; of others they are taken from the mean of their serialized form.
 //
+// A list that ListState.Get gave lies in this memory. It is valid until the next call of
+// the backend that may add an entry, but for the calls that take it as an argument.
+//
 // # Durability
 //
 // The working folder is not durable: there is no log, nothing is synced, and Open removes

@@ -22,8 +22,12 @@ func Example() {
 	dir, _ := os.MkdirTemp("", "state")
 	defer os.RemoveAll(dir)
 
+	process := lsm.NewProcess(nil) // the memory budget of all backends: 256 MiB
+	defer process.Close()
+	options := &lsm.Options{Process: process}
+
 	config := keyed.Config[string]{Key: serializer.String, MaxParallelism: 128}
-	backend, _ := lsm.Open(dir+"/a", config, nil)
+	backend, _ := lsm.Open(dir+"/a", config, options)
 	visits := keyed.Value(backend, "visits", serializer.Int64)
 	for _, user := range []string{"alice", "bob", "alice"} {
 		k := backend.Key(user)
@@ -44,7 +48,7 @@ func Example() {
 	_ = backend.Close()
 
 	checkpoint, _ := snapshot.Open(ctx, pool, layout.Dir, nil)
-	backend, _ = lsm.Open(dir+"/b", config, nil)
+	backend, _ = lsm.Open(dir+"/b", config, options)
 	defer backend.Close()
 	visits = keyed.Value(backend, "visits", serializer.Int64)
 	if err := backend.Restore(ctx, keyed.RestoreSource{Snapshot: checkpoint}); err != nil {

@@ -232,6 +232,7 @@ func (b *Backend[K]) relieve() error {
 	}
 	b.poll()
 	e := b.env
+	e.Relieved++
 	b.share.shrink()
 	b.allow()
 	if e.Dirty > e.Full {

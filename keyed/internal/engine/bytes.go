@@ -25,6 +25,8 @@ type BytesEnv struct {
 	Used, Allow int64
 	// Dirty is the bytes of entries changed in this generation, Full when it is to end.
 	Dirty, Full int64
+	// Relieved is how often room was made.
+	Relieved uint64
 	// Relieve makes room; see Room.
 	Relieve func() error
 	// Wait waits until all frozen generations are in the store, and moves Done.
