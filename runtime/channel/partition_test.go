@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"strings"
@@ -293,4 +294,25 @@ func FuzzRecords(f *testing.F) {
 		}
 		require.LessOrEqual(t, cap(r.span), 2*(total+300)+2*len(r.span))
 	})
+}
+
+func TestDrained(t *testing.T) {
+	p, err := NewPartition(NewPool(nil), 0, 1, nil)
+	require.NoError(t, err)
+	defer p.Close()
+	g := NewGate(0, 1)
+	Connect(p, 0, g, 0)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	p.Emit(Event{Kind: EndOfPartition}, false)
+	go func() { done <- p.Drained(ctx) }()
+	reason := errors.New("task was cancelled")
+	cancel(reason)
+	require.ErrorIs(t, <-done, reason)
+	go func() { done <- p.Drained(t.Context()) }()
+	it, err := poll(t, g)
+	require.NoError(t, err)
+	require.Equal(t, EndOfPartition, it.Event.Kind)
+	require.NoError(t, <-done)
+	require.True(t, g.Ended())
 }

@@ -368,6 +368,19 @@ func (pl *plane) check(id int64, to *snapshot.Writer, pool *blobstore.Pool, writ
 	if parallelism != len(pl.readers) {
 		kinds["rescaled"]++
 	}
+	// The tools read it too. Of an output they can only guess where records begin.
+	for f := range snapshot.InFlightChannels(s, nil) {
+		if f.Output {
+			continue
+		}
+		_, err := f.Elements(ctx, func(_ int64, _ int, e snapshot.InFlightElement) error {
+			if e.Kind != snapshot.ElementRecord {
+				return fmt.Errorf("a %s", e.Kind)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+	}
 	got := slices.Clone(before)
 	for k := range parallelism {
 		r, err := Restore(s, Exchange{Up: upID, Down: downID, Mapper: Range, UpParallelism: writers, DownParallelism: parallelism, MaxParallelism: planeMaxParallelism}, k)
