@@ -162,6 +162,7 @@ func TestCancellation(t *testing.T) {
 			<-entered
 			cancel(reason)
 			if name == "yielding" { // it waits with a context of its own
+				require.Eventually(t, m.HasMail, 10*time.Second, time.Millisecond) // the interrupt
 				require.NoError(t, m.Put(Mail{Run: func() error { return nil }}))
 			}
 			require.ErrorIs(t, result(t, done), reason)
