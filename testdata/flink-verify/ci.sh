@@ -20,4 +20,4 @@ start() { # NAME VARIABLE
 start s3 TIDEMARK_TEST_S3_PID
 TIDEMARK_HDFS_JAVA_OPTS=-Xmx256m start hdfs TIDEMARK_TEST_HDFS_PID
 unset HADOOP_CONF_DIR # the URL names the server
-TIDEMARK_STORES="s3 hdfs" go test -tags integration -count 1 -timeout 40m -run TestARealFlink -v ./internal/flinkverify | grep -vE '^ *(=== |--- PASS)'
+HADOOP_USER_NAME=hdfs TIDEMARK_STORES="s3 hdfs" go test -tags integration -count 1 -timeout 40m -run TestARealFlink -v ./internal/flinkverify | grep -vE '^ *(=== |--- PASS)'
