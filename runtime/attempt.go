@@ -78,6 +78,7 @@ func (e *Execution) build(ctx context.Context, r *run) (err error) {
 	e.state = nil
 	if e.restored != nil {
 		e.state = task.NewRestored(e.restored.Snapshot)
+		e.state.Own = e.restored.From.Mode != checkpoint.NotClaimed
 		for i, v := range e.plan.vertices {
 			v.max = int(e.restored.MaxParallelism[i])
 		}

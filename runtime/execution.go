@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/runtime/channel"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
@@ -105,6 +108,7 @@ func Start(ctx context.Context, j *stream.Job, opts *Options) (*Execution, error
 	if e.plan, err = newPlan(j); err != nil {
 		return nil, err
 	}
+	e.opts.State.NoClaim = e.opts.RestoreMode == incremental.NoClaim
 	e.channels = channel.NewPool(&channel.PoolOptions{Limit: e.opts.ChannelMemory})
 	if e.coordinator, err = e.newCoordinator(ctx); err != nil {
 		return nil, err
@@ -167,6 +171,20 @@ func (e *Execution) loop(ctx context.Context) {
 	}
 	e.inbox.close()
 	e.background.Wait()
+	e.removeDatabases()
+}
+
+// removeDatabases removes the folders that backends on disk have left for a restart.
+func (e *Execution) removeDatabases() {
+	var stuck *CancelError
+	if e.opts.State.Dir == "" || errors.As(e.result, &stuck) {
+		return
+	}
+	for _, n := range e.plan.job.Nodes {
+		if err := os.RemoveAll(filepath.Join(e.opts.State.Dir, n.ID.String())); err != nil {
+			e.opts.Log.Warn("a folder of state is left", "error", err)
+		}
+	}
 }
 
 // over says that nothing is under way any more.

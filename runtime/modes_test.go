@@ -15,9 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/runtime"
 	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/stream"
+	"github.com/tidemark/tidemark/runtime/task"
 	"github.com/tidemark/tidemark/serializer"
 )
 
@@ -77,15 +79,21 @@ func TestExactlyOnce(t *testing.T) {
 		require.NoError(t, err)
 	}
 	t.Logf("TIDEMARK_SEED=%d", seed)
+	process := lsm.NewProcess(nil)
+	defer process.Close()
 	for _, m := range []struct {
 		name    string
 		mode    runtime.Mode
 		timeout time.Duration
-	}{{"aligned", runtime.Aligned, 0}, {"unaligned", runtime.Unaligned, 0}, {"aligned with timeout", runtime.Aligned, 2 * time.Millisecond}} {
+		backend task.BackendKind
+	}{
+		{"aligned", runtime.Aligned, 0, task.BackendHeap}, {"unaligned", runtime.Unaligned, 0, task.BackendHeap}, {"aligned with timeout", runtime.Aligned, 2 * time.Millisecond, task.BackendHeap},
+		{"aligned, lsm", runtime.Aligned, 0, task.BackendLSM}, {"unaligned, lsm", runtime.Unaligned, 0, task.BackendLSM},
+	} {
 		t.Run(m.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			const n, keys = 30_000, 300
-			dir, to := t.TempDir(), t.TempDir()
+			dir, to, databases := t.TempDir(), t.TempDir(), t.TempDir()
 			var seen, failures atomic.Int64
 			hook := func(int64) error {
 				i := seen.Add(1)
@@ -107,7 +115,8 @@ func TestExactlyOnce(t *testing.T) {
 				}
 				p := 1 + rng.IntN(4)
 				err := runtime.Run(ctx, copyJob(n, keys, p, to, hook), &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(dir), JobID: testJob, Durable: true,
-					Interval: 8 * time.Millisecond, Mode: m.mode, AlignedTimeout: m.timeout, TolerableFailures: 1000, Restart: runtime.FixedDelay(20, time.Millisecond)})
+					Interval: 8 * time.Millisecond, Mode: m.mode, AlignedTimeout: m.timeout, TolerableFailures: 1000, Restart: runtime.FixedDelay(20, time.Millisecond),
+					State: task.StateOptions{Backend: m.backend, Dir: databases, LSM: process, LocalRecovery: rng.IntN(2) == 0}})
 				cancel()
 				if err == nil {
 					t.Logf("%d runs, %d failures", run+1, failures.Load())
@@ -119,6 +128,9 @@ func TestExactlyOnce(t *testing.T) {
 			left, err := filepath.Glob(filepath.Join(to, ".part*"))
 			require.NoError(t, err)
 			require.Empty(t, left)
+			kept, err := os.ReadDir(databases)
+			require.NoError(t, err)
+			require.Empty(t, kept)
 		})
 	}
 }

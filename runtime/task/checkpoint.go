@@ -360,8 +360,8 @@ func (t *Task) NotifyComplete(id int64) {
 func (t *Task) completed(id int64) error {
 	for i := range t.live() {
 		l := &t.chain[i]
-		if l.env.slot.keyed != nil {
-			l.env.slot.keyed.Confirmed(id)
+		if err := l.env.slot.confirmed(id); err != nil {
+			return err
 		}
 		if err := l.op.Complete(id); err != nil {
 			return fmt.Errorf("operator %s: checkpoint %d complete: %w", t.d.Operators[i].Name, id, err)

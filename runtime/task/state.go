@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/keyed/heap"
+	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/operatorstate"
 	"github.com/tidemark/tidemark/serializer"
@@ -17,12 +18,21 @@ import (
 // BackendKind is a keyed state backend.
 type BackendKind string
 
-// Backends, by the names that Flink's configuration has for their kin.
+// BackendHeap keeps keyed state in memory; see package keyed/heap.
 const BackendHeap BackendKind = "hashmap"
 
 // StateOptions say how the tasks of a process keep and snapshot state.
 type StateOptions struct {
 	Backend BackendKind // "" is BackendHeap
+	// Dir is where BackendLSM puts its databases.
+	Dir string
+	// LSM is what all databases of the process share; nil is one for the whole program.
+	LSM *lsm.Process
+	// LocalRecovery keeps the files of the last checkpoint on the local disk, for a
+	// restart: Flink's state.backend.local-recovery.
+	LocalRecovery bool
+	// NoClaim: the snapshot that the job was started from is not its own.
+	NoClaim bool
 	// Compress snapshots: Flink's execution.checkpointing.snapshot-compression.
 	Compress bool
 	// Clock is that of TTL; nil is the system's.
@@ -34,6 +44,8 @@ type Restored struct {
 	Snapshot *snapshot.Snapshot
 	// ID of the checkpoint.
 	ID int64
+	// Own: the job took it.
+	Own bool
 	// operators by ID
 	byID map[metadata.OperatorID]*metadata.OperatorState
 }
@@ -71,6 +83,7 @@ type slot struct {
 	from     *Restored
 	keyed    keyedState
 	operator *operatorstate.Backend
+	earlier  []string // folders of earlier attempts
 }
 
 // IsRestored reports whether the job started from a snapshot that has the operator.
@@ -125,6 +138,8 @@ func OpenKeyed[K comparable](e *Env, key serializer.Serializer[K]) (keyed.Backen
 	switch e.slot.opts.Backend {
 	case BackendHeap, "":
 		b, err = heap.Open(c)
+	case BackendLSM:
+		b, err = openLSM(e, c)
 	default:
 		err = fmt.Errorf("%q is no state backend", e.slot.opts.Backend)
 	}
