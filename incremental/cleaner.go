@@ -263,15 +263,25 @@ func (c *Cleaner) done(ctx context.Context, d Deletion, err error) {
 	}
 }
 
-// removeFolder removes an empty folder where the store has folders. One that stays
-// is no harm, so that it is not tried again.
+// ChecksumsName is the name of the object with the checksums of a checkpoint's files,
+// in its folder: see snapshot.ChecksumsName.
+const ChecksumsName = "_checksums"
+
+// removeFolder removes a folder, and what may be left in it of a checkpoint: its
+// checksums. One that stays is no harm, so that it is not tried again.
 func (c *Cleaner) removeFolder(ctx context.Context, folder blobstore.Location) {
 	store, name, err := c.stores.Resolve(ctx, folder)
-	remover, can := store.(blobstore.DirectoryRemover)
-	if err == nil && !can || name == "" {
+	if err == nil && name == "" {
 		return
 	}
 	if err == nil {
+		err = store.Delete(ctx, path.Join(name, ChecksumsName))
+	}
+	if err == nil {
+		remover, can := store.(blobstore.DirectoryRemover)
+		if !can {
+			return
+		}
 		err = remover.RemoveEmptyDir(ctx, name)
 	}
 	if err != nil && !errors.Is(err, blobstore.ErrNotEmpty) && ctx.Err() == nil {

@@ -58,6 +58,8 @@ type ConvertOptions struct {
 	MemoryThreshold int
 	// NoVerifyData verifies of the result only that its files are there.
 	NoVerifyData bool
+	// Checksums as in CopyOptions.
+	Checksums bool
 	// Progress is told of what was done; one call at a time.
 	Progress func(ConvertProgress)
 }

@@ -41,7 +41,7 @@ func (p *ConvertPlan) Apply(ctx context.Context) (*Converted, error) {
 		o.Data = &DataOptions{Workers: p.opts.Workers, UID: p.opts.UID, Classes: p.opts.Classes, NoOthers: true}
 	}
 	var err error
-	p.made.Verification, err = VerifyAt(ctx, p.src.pool, p.to, o)
+	p.made.Verification, err = verifyAndSum(ctx, p.src.pool, p.to, o, p.opts.Checksums)
 	return &p.made, err
 }
 

@@ -26,6 +26,9 @@ type CopyOptions struct {
 	Parallelism int
 	// Progress is told of bytes and files as they arrive; one call at a time.
 	Progress func(CopyProgress)
+	// Checksums reads the files of the copy when it is whole, and writes their
+	// checksums beside _metadata; see WriteChecksums.
+	Checksums bool
 }
 
 // CopyProgress is how far a copy is.
@@ -276,7 +279,22 @@ func (p *CopyPlan) Apply(ctx context.Context) (*Verification, error) {
 		}
 		p.Done = true
 	}
-	return VerifyAt(ctx, p.src.pool, p.to, nil)
+	return verifyAndSum(ctx, p.src.pool, p.to, nil, p.opts.Checksums)
+}
+
+// verifyAndSum verifies what was made, and, if it is sound, writes its checksums if
+// it has none.
+func verifyAndSum(ctx context.Context, pool *blobstore.Pool, at blobstore.Location, o *VerifyOptions, checksums bool) (*Verification, error) {
+	v, err := VerifyAt(ctx, pool, at, o)
+	if err != nil || !checksums || !v.OK || v.Checksums != nil {
+		return v, err
+	}
+	s, err := Open(ctx, pool, at, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, err = WriteChecksums(ctx, s, nil)
+	return v, err
 }
 
 func (p *CopyPlan) commit(ctx context.Context) error {

@@ -614,7 +614,7 @@ func (u *usage) verdict(o listed, g *group) error {
 		if len(names) > 1 {
 			u.share(names, o.size)
 		}
-	case u.meta[o.name], isBookkeeping(o.name):
+	case u.meta[o.name], isBookkeeping(o.name), baseName(o.name) == ChecksumsName && u.complete[parentPath(o.name)]:
 		v.Verdict = VerdictMetadata
 		u.out.Metadata.add(o.size)
 	case u.isIncomplete(o.name):

@@ -62,6 +62,8 @@ type Verification struct {
 	Objects int64   `json:"objects"`
 	Bytes   int64   `json:"bytes"`
 	Report  *Report `json:"-"`
+	// Checksums are those beside _metadata; absent if there are none.
+	Checksums *ChecksumReport `json:"checksums,omitempty"`
 	// Data is what the verification of data saw; absent if only the metadata and the
 	// presence of files were verified.
 	Data *DataReport `json:"data,omitempty"`
@@ -119,8 +121,12 @@ func Verify(ctx context.Context, s *Snapshot, opts *VerifyOptions) (*Verificatio
 	if err := v.locate(ctx); err != nil {
 		return nil, fmt.Errorf("verify %s: %w", s.Location, err)
 	}
+	covered, err := v.checksums(ctx, opts.Data)
+	if err != nil {
+		return nil, fmt.Errorf("verify %s: %w", s.Location, err)
+	}
 	if opts.Data != nil {
-		if err := v.data(ctx, opts.Data); err != nil {
+		if err := v.data(ctx, opts.Data, covered); err != nil {
 			return nil, fmt.Errorf("verify %s: %w", s.Location, err)
 		}
 	}

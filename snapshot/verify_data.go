@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -130,7 +131,7 @@ type findingKey struct {
 // maxDamagedFiles bounds for how many files other snapshots are looked for.
 const maxDamagedFiles = 10_000
 
-func (v *verifier) data(ctx context.Context, opts *DataOptions) error {
+func (v *verifier) data(ctx context.Context, opts *DataOptions, covered map[string]bool) error {
 	s := *v.s
 	c := &dataCheck{v: v, opts: opts, seen: map[findingKey]bool{}, missing: map[string]bool{}, damaged: map[string]bool{}, bare: map[string]map[string]int64{}, held: map[*StateOperator][][]bool{}, firstOptions: map[*StateOperator]optionsFile{}}
 	for _, h := range s.Checkpoint.StreamHandles() {
@@ -164,7 +165,7 @@ func (v *verifier) data(ctx context.Context, opts *DataOptions) error {
 		return err
 	}
 	c.uncovered()
-	c.finish()
+	c.finish(covered)
 	if len(c.damaged) > 0 && !opts.NoOthers {
 		if err := c.others(ctx); err != nil {
 			return err
@@ -175,7 +176,8 @@ func (v *verifier) data(ctx context.Context, opts *DataOptions) error {
 }
 
 // finish puts together what the workers saw.
-func (c *dataCheck) finish() {
+// finish makes the report; covered are files that have a checksum after all.
+func (c *dataCheck) finish(covered map[string]bool) {
 	r := &c.report
 	r.Sample, r.Bytes = c.opts.Sample.String(), c.bytes.Load()
 	classes := map[string]int64{}
@@ -190,6 +192,10 @@ func (c *dataCheck) finish() {
 		r.Classes = classes
 	}
 	for kind, files := range c.bare {
+		maps.DeleteFunc(files, func(file string, _ int64) bool { return covered[file] })
+		if len(files) == 0 {
+			continue
+		}
 		n := NoChecksum{Kind: kind, Files: int64(len(files))}
 		for file, size := range files {
 			n.Bytes += size

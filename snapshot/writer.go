@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/uuid"
 
 	"github.com/tidemark/tidemark/blobstore"
@@ -86,6 +88,9 @@ type WriterOptions struct {
 	// MemoryThreshold in bytes; 0 is DefaultMemoryThreshold, negative none: all
 	// state goes to files.
 	MemoryThreshold int
+	// Checksums writes the checksums of all files that this Writer writes beside
+	// _metadata; AddChecksum adds those of others that the snapshot names.
+	Checksums bool
 }
 
 // ErrAlreadyThere says that a snapshot was not written because its folder has a
@@ -105,6 +110,7 @@ type Writer struct {
 
 	mu    sync.Mutex
 	made  []blobstore.Location // files that may exist
+	sums  *Checksums           // nil if none are wanted
 	ended bool
 	// What Commit may have written of _metadata, when it failed.
 	attempted *fingerprint
@@ -122,6 +128,9 @@ func NewWriter(ctx context.Context, pool *blobstore.Pool, layout Layout, opts *W
 	w := &Writer{pool: pool, layout: layout, threshold: DefaultMemoryThreshold}
 	if opts != nil && opts.MemoryThreshold != 0 {
 		w.threshold = max(opts.MemoryThreshold, 0)
+	}
+	if opts != nil && opts.Checksums {
+		w.sums = &Checksums{}
 	}
 	store, name, err := pool.Resolve(ctx, layout.Dir.Join(MetadataName))
 	if err != nil {
@@ -171,6 +180,7 @@ type FileWriter struct {
 	buf      []byte
 	out      blobstore.Writer
 	size     int64
+	sum      *xxhash.Digest // nil if no checksum is wanted
 	ended    bool
 }
 
@@ -191,6 +201,9 @@ func (f *FileWriter) Write(p []byte) (int, error) {
 	}
 	n, err := f.out.Write(p)
 	f.size += int64(n)
+	if f.sum != nil {
+		f.sum.Write(p[:n])
+	}
 	return n, err
 }
 
@@ -202,6 +215,10 @@ func (f *FileWriter) create() error {
 	if f.out, err = store.Create(f.ctx, name, nil); err != nil {
 		f.out = nil
 		return err
+	}
+	if f.w.sums != nil {
+		f.sum = xxhash.New()
+		f.sum.Write(f.buf)
 	}
 	if len(f.buf) > 0 {
 		_, err = f.out.Write(f.buf)
@@ -239,10 +256,46 @@ func (f *FileWriter) Close() (metadata.StreamHandle, error) {
 	if err := f.out.Commit(); err != nil {
 		return nil, err
 	}
-	if f.relative {
-		return &metadata.RelativeFileHandle{Path: javaio.NewString(f.name), Size: f.size}, nil
+	var h metadata.StreamHandle
+	if h = (&metadata.FileHandle{Path: javaio.NewString(flinkPath(f.loc)), Size: f.size}); f.relative {
+		h = &metadata.RelativeFileHandle{Path: javaio.NewString(f.name), Size: f.size}
 	}
-	return &metadata.FileHandle{Path: javaio.NewString(flinkPath(f.loc)), Size: f.size}, nil
+	if f.sum != nil {
+		f.w.AddChecksum(FileChecksum{Path: writtenPath(h), Size: f.size, XXH64: sumText(f.sum.Sum64())})
+	}
+	return h, nil
+}
+
+// AddChecksum adds the checksum of a file that this Writer did not write, under the
+// path that its handle has. Without WriterOptions.Checksums it does nothing.
+func (w *Writer) AddChecksum(f FileChecksum) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sums != nil {
+		w.sums.Files = append(w.sums.Files, f)
+	}
+}
+
+// writeSums writes the checksums, behind _metadata: of two writers only the one whose
+// _metadata it is gets here.
+func (w *Writer) writeSums(ctx context.Context, c *metadata.Checkpoint) error {
+	h := xxhash.New()
+	if err := metadata.Encode(h, c); err != nil {
+		return err
+	}
+	size, err := metadata.EncodedSize(c)
+	if err != nil {
+		return err
+	}
+	at := w.layout.Dir.Join(ChecksumsName)
+	store, name, err := w.pool.Resolve(ctx, at)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	sums := &Checksums{Metadata: FileChecksum{Size: size, XXH64: sumText(h.Sum64())}, Files: slices.Clone(w.sums.Files)}
+	w.mu.Unlock()
+	return writeChecksums(ctx, store, name, sums)
 }
 
 // Abort drops the file. After Close it does nothing.
@@ -266,7 +319,7 @@ func flinkPath(l blobstore.Location) string {
 }
 
 // Commit writes _metadata and ends the Writer. If it returns nil the snapshot is
-// there. ErrAlreadyThere is the error if another one came to its place meanwhile;
+// there. With WriterOptions.Checksums it may be there after an error, which says so. ErrAlreadyThere is the error if another one came to its place meanwhile;
 // on stores that cannot create exclusively (see blobstore.Capabilities) a writer
 // that is only a moment ahead may go unnoticed. After any error Abort cleans up.
 func (w *Writer) Commit(ctx context.Context, c *metadata.Checkpoint) error {
@@ -311,6 +364,11 @@ func (w *Writer) Commit(ctx context.Context, c *metadata.Checkpoint) error {
 	w.mu.Lock()
 	w.ended = true
 	w.mu.Unlock()
+	if w.sums != nil {
+		if err := w.writeSums(ctx, c); err != nil {
+			return fmt.Errorf("%s: the snapshot is there, but not its checksums: %w", w.layout.Dir, err)
+		}
+	}
 	return nil
 }
 

@@ -39,6 +39,7 @@ type convertOptions struct {
 	dropInFlight bool
 	classes      string
 	verifyData   bool
+	checksums    bool
 }
 
 var (
@@ -103,6 +104,7 @@ overwritten.`,
 	f.BoolVar(&o.dropInFlight, "drop-in-flight", false, "leave out the data in flight of an unaligned checkpoint: its records are lost")
 	f.StringVar(&o.classes, "classes", "", "read classes that the snapshot does not describe: `FILE` has a type in words on each line")
 	f.BoolVar(&o.verifyData, "verify-data", true, "read the result at the end and check every entry; else only that its files are there")
+	f.BoolVar(&o.checksums, "checksums", false, "write a checksum of every file beside _metadata, for verify; it reads the result once more")
 	for flag, values := range map[string][]string{"to": convertFormats, "compression": compressions} {
 		must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -114,7 +116,7 @@ overwritten.`,
 
 // forSnapshot are the options as the package has them.
 func (o *convertOptions) forSnapshot(g *global, s *snapshot.Snapshot) (*snapshot.ConvertOptions, error) {
-	opts := &snapshot.ConvertOptions{Version: o.version, Compression: snapshot.Compression(o.compression), DropInFlight: o.dropInFlight, NoVerifyData: !o.verifyData, Now: g.env.Now()}
+	opts := &snapshot.ConvertOptions{Version: o.version, Compression: snapshot.Compression(o.compression), DropInFlight: o.dropInFlight, NoVerifyData: !o.verifyData, Checksums: o.checksums, Now: g.env.Now()}
 	if o.to == stream.HeapFormat.String() {
 		opts.Format = stream.HeapFormat
 	}

@@ -23,8 +23,9 @@ type copyOutput struct {
 }
 
 type copyOptions struct {
-	apply    bool
-	parallel int
+	apply     bool
+	parallel  int
+	checksums bool
 }
 
 func newCopy(g *global) *cobra.Command {
@@ -57,6 +58,7 @@ that is there already is never overwritten.`,
 		RunE: func(cmd *cobra.Command, a []string) error { return g.copy(cmd.Context(), a[0], a[1], o) },
 	}
 	cmd.Flags().BoolVar(&o.apply, "apply", false, "copy, where otherwise the plan is printed")
+	cmd.Flags().BoolVar(&o.checksums, "checksums", false, "write a checksum of every file beside _metadata, for verify; it reads the copy once more")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "copy `N` files at a time")
 	must(cmd.RegisterFlagCompletionFunc("parallel", cobra.NoFileCompletions))
 	return cmd
@@ -73,7 +75,7 @@ func (g *global) copy(ctx context.Context, from, to string, o *copyOptions) erro
 	}
 	progress := g.progress()
 	defer progress.Stop()
-	opts := &snapshot.CopyOptions{Parallelism: o.parallel}
+	opts := &snapshot.CopyOptions{Parallelism: o.parallel, Checksums: o.checksums}
 	if progress != nil {
 		opts.Progress = func(c snapshot.CopyProgress) {
 			progress.Update(func() string {

@@ -49,6 +49,7 @@ type verifyOptions struct {
 	noOthers    bool
 	classes     string
 	maxFindings int
+	writeSums   bool
 }
 
 func newVerify(g *global) *cobra.Command {
@@ -70,6 +71,9 @@ what is impossible is found. Damage is told with the operator, the state and the
 key groups that it may have cost, with the other snapshots that name the file and
 with the newest one nearby that is sound. --sample reads a part: with n/t, t runs
 read each block and key group once.
+
+Checksums that lie beside _metadata (docs/format/checksums.md) are compared: that of
+_metadata always, those of files with --data. --write-checksums writes them.
 
 Each finding is one line that names the file, the offset and the field. Damage is
 what keeps a snapshot from being restored as it says; a note is unusual but no
@@ -102,6 +106,7 @@ that of the first failure, unless there is damage, which wins.`,
 	for flag, complete := range map[string]cobra.CompletionFunc{"sample": cobra.NoFileCompletions, "around": g.completeURL} {
 		must(cmd.RegisterFlagCompletionFunc(flag, complete))
 	}
+	cmd.Flags().BoolVar(&o.writeSums, "write-checksums", false, "write a checksum of every file beside _metadata of each snapshot that is sound and has none")
 	cmd.Flags().IntVar(&o.maxFindings, "max-findings", 100, "print at most `N` findings of a snapshot; 0 is all")
 	return cmd
 }
@@ -125,7 +130,7 @@ func (g *global) verify(ctx context.Context, url string, o *verifyOptions) error
 		data.Progress = watchData(progress)
 	}
 	v := &verifier{
-		g: g, out: g.output(progress), progress: progress,
+		g: g, out: g.output(progress), progress: progress, writeSums: o.writeSums,
 		opts: &snapshot.VerifyOptions{Options: opts, NoObjects: o.noObjects, MaxFindings: o.maxFindings, Data: data, Progress: watch(progress)},
 	}
 	if o.maxFindings == 0 {
@@ -190,12 +195,14 @@ type verifier struct {
 	total    verifySummary
 	errors   []pathError
 	failed   error // the first
+	// writeSums: checksums are written beside sound snapshots.
+	writeSums bool
 	// incomplete are folders without _metadata, kept for doc alone.
 	incomplete []string
 }
 
 func (v *verifier) one(ctx context.Context, loc blobstore.Location) error {
-	res, err := snapshot.VerifyAt(ctx, v.g.stores(), loc, v.opts)
+	res, err := v.verify(ctx, loc)
 	v.progress.Stop()
 	if err != nil {
 		return lookFurther(err)
@@ -214,10 +221,28 @@ func (v *verifier) one(ctx context.Context, loc blobstore.Location) error {
 	return nil
 }
 
+// verify verifies one snapshot, and writes its checksums if that is wanted.
+func (v *verifier) verify(ctx context.Context, loc blobstore.Location) (*snapshot.Verification, error) {
+	res, err := snapshot.VerifyAt(ctx, v.g.stores(), loc, v.opts)
+	if err != nil || !v.writeSums || !res.OK || res.Checksums != nil {
+		return res, err
+	}
+	s, err := snapshot.Open(ctx, v.g.stores(), loc, v.opts.Options)
+	if err != nil {
+		return nil, err
+	}
+	c, err := snapshot.WriteChecksums(ctx, s, nil)
+	if err != nil {
+		return nil, err
+	}
+	v.g.note("%s: checksums of %s are written", s.Dir, terminal.Plural(int64(len(c.Files)), "file", "files"))
+	return res, nil
+}
+
 // add verifies one snapshot and goes on if it cannot be; the error is that of
 // the output.
 func (v *verifier) add(ctx context.Context, loc blobstore.Location, name string) error {
-	res, err := snapshot.VerifyAt(ctx, v.g.stores(), loc, v.opts)
+	res, err := v.verify(ctx, loc)
 	if err != nil {
 		v.fail(name, err)
 		v.total.Failed++
@@ -325,6 +350,13 @@ func (v *verifier) print(res *snapshot.Verification, name string) error {
 		facts = append(facts, "metadata only")
 	} else {
 		facts = append(facts, fmt.Sprintf("%s, %s", terminal.Plural(res.Objects, "file", "files"), g.size(res.Bytes)))
+	}
+	if c := res.Checksums; c != nil {
+		fact := terminal.Plural(c.Files, "checksum", "checksums")
+		if c.Verified > 0 {
+			fact = fmt.Sprintf("%s compared", terminal.Plural(c.Verified, "checksum", "checksums"))
+		}
+		facts = append(facts, fact)
 	}
 	if d := res.Data; d != nil {
 		if err := v.printData(d); err != nil {
