@@ -143,11 +143,13 @@ func (in *keyedInput) add(ctx context.Context, sc *scan, j handleJob, h metadata
 	return nil
 }
 
+const engineLSM = "lsm"
+
 // engineOf is the word for the database of a handle.
 func engineOf(h *metadata.IncrementalHandle) string {
 	for _, n := range h.Private {
 		if n.Name == pebbledb.SumsName {
-			return "lsm"
+			return engineLSM
 		}
 	}
 	return "rocksdb"

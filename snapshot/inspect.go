@@ -93,7 +93,7 @@ type Inspection struct {
 	Changelog     bool      `json:"changelog"`
 	FileMerging   bool      `json:"fileMerging"`
 	Entropy       bool      `json:"entropy"` // data files under several prefixes (entropy injection)
-	// Backends are guesses from the handles: "heap", "rocksdb or forst", "changelog".
+	// Backends are guesses from the handles: "heap", "rocksdb or forst", "lsm" (our own), "changelog".
 	Backends []string `json:"backends,omitempty"`
 	// WrittenBy is the range of Flink releases that write such a file, "1.16 .. 1.20".
 	WrittenBy  string     `json:"writtenBy"`

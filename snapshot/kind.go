@@ -12,6 +12,8 @@ type tagSet struct {
 	managed  uint32 // of managed keyed state, outermost and materialized
 	shared   bool   // an incremental handle with a non-empty shared list
 	channels bool
+	lsm      bool // a database of our own state backend
+	rocks    bool // one of RocksDB or ForSt
 }
 
 func (t *tagSet) add(tag metadata.Tag) {
@@ -42,12 +44,16 @@ func (t *tagSet) managedKeyed(h metadata.KeyedHandle) {
 	if tag := h.Tag(); tag < 32 {
 		t.managed |= 1 << tag
 	}
-	if c, ok := h.(*metadata.ChangelogHandle); ok {
-		for _, m := range c.Materialized {
+	switch h := h.(type) {
+	case *metadata.ChangelogHandle:
+		for _, m := range h.Materialized {
 			if m != nil {
 				t.managedKeyed(m)
 			}
 		}
+	case *metadata.IncrementalHandle:
+		own := engineOf(h) == engineLSM
+		t.lsm, t.rocks = t.lsm || own, t.rocks || !own
 	}
 }
 
@@ -78,8 +84,11 @@ func (t *tagSet) backends() []string {
 	if t.hasManaged(metadata.TagKeyGroups, metadata.TagKeyGroupsWithID) {
 		out = append(out, "heap")
 	}
-	if t.hasManaged(metadata.TagIncremental, metadata.TagIncrementalOld) {
+	if t.rocks {
 		out = append(out, "rocksdb or forst")
+	}
+	if t.lsm {
+		out = append(out, engineLSM)
 	}
 	if t.hasManaged(metadata.TagChangelog, metadata.TagChangelogOld) {
 		out = append(out, "changelog")

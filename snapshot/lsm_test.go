@@ -137,6 +137,9 @@ func goldensAsLSM(t *testing.T, cases []*testdata.Case, least int) {
 			require.NoError(t, err)
 			b, err := Open(t.Context(), f.pool, f.loc("lsm"), nil)
 			require.NoError(t, err)
+			if backends := Inspect(b, nil).Backends; len(backends) > 0 {
+				require.Equal(t, []string{"lsm"}, backends, c.Name)
+			}
 			r, err := Diff(t.Context(), a, b, nil, nil, func([]byte) error { return nil })
 			require.NoError(t, err)
 			for _, st := range r.States {

@@ -44,4 +44,4 @@ out=$("$here/start-hdfs.sh")
 eval "$out"
 unset HADOOP_CONF_DIR # the tests name their servers
 trap 'rm -rf "$logs"; $here/stop.sh "$TIDEMARK_TEST_HDFS_PID"' EXIT
-TIDEMARK_STORES="hdfs webhdfs" go test -count=1 -run TestEveryStoreSaysTheSame ./cmd/stateutil
+TIDEMARK_STORES="hdfs webhdfs" go test -count=1 -run 'TestEveryStoreSaysTheSame|TestSnapshotsTravelOverStores' ./cmd/stateutil

@@ -54,7 +54,7 @@ func newConvert(g *global) *cobra.Command {
 		GroupID: groupMake,
 		Short:   "Write a snapshot of any kind as one flat snapshot",
 		Long: `Write a checkpoint or savepoint of any kind (heap, RocksDB full or incremental,
-changelog, ForSt) as one that needs no other folder and has one flat file of keyed
+changelog, ForSt, our own LSM) as one that needs no other folder and has one flat file of keyed
 state for each subtask. --to canonical makes a savepoint that every state backend
 restores; --to heap one in the format of the heap backend (Flink's hashmap). Keys
 that were deleted and changes that were overtaken are gone.
