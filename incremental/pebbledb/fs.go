@@ -236,12 +236,14 @@ func (w *workFS) Rename(oldname, newname string) error {
 
 // List implements vfs.FS.
 func (w *workFS) List(dir string) ([]string, error) {
+	// Under one lock, since a file that arrived between the two looks would be seen by
+	// neither, and be missing in a checkpoint.
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	names, err := w.FS.List(dir)
 	if err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for p := range w.remote {
 		if w.FS.PathDir(p) == dir {
 			names = append(names, w.FS.PathBase(p))

@@ -32,6 +32,7 @@ func (d *DB) list(f *Frozen) (*listing, error) {
 	}
 	slices.Sort(names)
 	l := &listing{objects: map[string]bool{}}
+	here := map[string]bool{}
 	for _, n := range names {
 		if n == "LOCK" || n == SumsName || strings.HasSuffix(n, ".log") {
 			continue // the log is empty: there is none
@@ -44,6 +45,7 @@ func (d *DB) list(f *Frozen) (*listing, error) {
 		file := listed{name: n, path: path, size: info.Size(), table: isTable(n), remote: d.fs.at(path)}
 		switch {
 		case file.table:
+			here[n] = true
 			l.shared = append(l.shared, file)
 		case !isPrivate(n):
 			return nil, fmt.Errorf("%s is no file of a checkpoint", path)
@@ -70,6 +72,9 @@ func (d *DB) list(f *Frozen) (*listing, error) {
 			name, err := externalName(r.db, t)
 			if err != nil {
 				return nil, err
+			}
+			if own := t.BackingSSTNum.String() + ".sst"; name == "" && !here[own] {
+				return nil, fmt.Errorf("%s: %s is missing", f.dir, own)
 			}
 			if name == "" || l.objects[name] {
 				continue
