@@ -42,7 +42,8 @@ func TestSnapshotsTravelOverStores(t *testing.T) {
 			want := rowsAt(t, from)
 			// The first copy needs no other, and so the original may be anywhere.
 			for _, name := range names {
-				to := below(storeRoot(name, stores[name]), fmt.Sprintf("%s/%d-%d", folder, n, k))
+				// Two names may be doors to one server, as those of HDFS are.
+				to := below(storeRoot(name, stores[name]), fmt.Sprintf("%s/%s-%d-%d", folder, name, n, k))
 				stateutil(t, exit.Done, "copy", "--apply", "--checksums", from, to)
 				require.Equal(t, want, rowsAt(t, to), "%s in %s", sn.Path, name)
 				from = to
