@@ -73,7 +73,10 @@ func readSplit(b []byte) (s SequenceSplit, rest []byte, err error) {
 		return s, nil, errors.New("sequence split ends early")
 	}
 	n := int(binary.BigEndian.Uint16(b))
-	s.ID = javaio.String(b[2 : 2+n]).Go()
+	raw := javaio.String(b[2 : 2+n])
+	if s.ID = raw.Go(); javaio.NewString(s.ID) != raw {
+		return s, nil, fmt.Errorf("a split of a sequence has an ID that is no text: %q", string(raw))
+	}
 	b = b[2+n:]
 	s.From, s.To = int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))
 	return s, b[16:], nil
