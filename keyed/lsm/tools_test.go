@@ -21,7 +21,7 @@ func TestToolsReadCheckpoints(t *testing.T) {
 	ctx := t.Context()
 	pool := blobstore.NewPool(nil, nil)
 	defer pool.Close()
-	root, err := blobstore.Parse("mem://lsm-tools/ckp")
+	root, err := blobstore.Parse("mem://" + snapshot.NewJobID() + "/ckp")
 	require.NoError(t, err)
 	_, _, err = pool.Resolve(ctx, root)
 	require.NoError(t, err)
