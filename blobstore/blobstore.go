@@ -142,6 +142,8 @@ type Store interface {
 type TemporaryLister interface {
 	// ListTemporary yields them below prefix. Name can be given to DeleteTemporary.
 	ListTemporary(ctx context.Context, prefix string) iter.Seq2[Info, error]
+	// DeleteTemporary removes one; absent is success. If its writer is still at work,
+	// that one fails, or brings it back and commits the object whole.
 	DeleteTemporary(ctx context.Context, name string) error
 }
 

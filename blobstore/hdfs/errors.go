@@ -118,12 +118,16 @@ func (e *remoteError) Unwrap() error {
 	return exceptions[e.class]
 }
 
-// lostBehind says whether the server that answered lost the one behind it: a
-// datanode that writes or reads for a WebHDFS client its namenode or the next
-// datanode, HttpFS and routers both. What was asked for may have been done, or
-// will be yet, or not at all.
+// lostBehind says whether the server that answered lost the one behind it, or
+// itself: a datanode that writes or reads for a WebHDFS client its namenode or the
+// next datanode, HttpFS and routers both; a namenode that is taken down answers
+// from what is left of it. What was asked for may have been done, or will be yet,
+// or not at all.
 func (e *remoteError) lostBehind() bool {
 	switch e.class {
+	case "NullPointerException", "IllegalStateException", "RejectedExecutionException", "InterruptedException", "CancellationException",
+		"ConcurrentModificationException", "NoClassDefFoundError", "AssertionError":
+		return true // no answer to a question: of a server that stops or starts
 	case "EOFException", "SocketException", "ConnectException", "ConnectTimeoutException", "SocketTimeoutException", "NoRouteToHostException",
 		"PortUnreachableException", "InterruptedIOException", "ClosedChannelException", "AsynchronousCloseException",
 		"ClosedByInterruptException", "ReadTimeoutException", "WriteTimeoutException":

@@ -27,6 +27,7 @@ var lostUploads = map[string]struct{ class, message string }{
 	"standby":          {"org.apache.hadoop.ipc.StandbyException", "Operation category WRITE is not supported in state standby"},
 	"starting":         {"org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot create file/d/.x. Name node is in safe mode. The reported blocks 0 needs additional 3 blocks"},
 	"bad datanodes":    {"java.io.IOException", "All datanodes [DatanodeInfoWithStorage[127.0.0.1:1,DS-1,DISK]] are bad. Aborting..."},
+	"going down":       {"java.lang.NullPointerException", `Cannot invoke "org.apache.hadoop.util.GSet.get(Object)" because "this.blocks" is null`},
 	"no datanodes":     {"java.io.IOException", "File /d/.x could only be written to 0 of the 1 minReplication nodes. There are 1 datanode(s) running and 1 node(s) are excluded in this operation."},
 	"lease taken away": {"org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException", "/d/.x (inode 17) Holder DFSClient_1 does not have any open files."},
 }
