@@ -122,8 +122,9 @@ func (c *Coordinator) removeEmpty(ctx context.Context, dirs []blobstore.Location
 	return gone
 }
 
-// commit writes the metadata object and then makes the checkpoint one of the store.
-func (c *Coordinator) commit(ctx context.Context, id int64, m *metadata.Checkpoint, retained []Completed) {
+// commit writes the metadata object and then makes the checkpoint one of the store,
+// or notes there that the job stops with it.
+func (c *Coordinator) commit(ctx context.Context, id int64, m *metadata.Checkpoint, retained []Completed, stop bool) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	c.writersMu.Lock()
@@ -144,12 +145,17 @@ func (c *Coordinator) commit(ctx context.Context, id int64, m *metadata.Checkpoi
 		}
 		return
 	}
-	if retained == nil { // a savepoint is not in the store
+	if retained == nil && !stop { // a savepoint is not in the store
 		ev.Outcome = Committed
 		return
 	}
 	err := c.put(ctx, func(s *Content) {
-		s.Retained, s.NextID = retained, max(s.NextID, id+1)
+		s.NextID = max(s.NextID, id+1)
+		if stop {
+			s.Stopped = ev.Dir
+		} else {
+			s.Retained = retained
+		}
 	})
 	ev.Err = err
 	switch {

@@ -340,8 +340,8 @@ func (c *Coordinator) act(a *Action) {
 	case ActTrigger:
 		c.cfg.Tasks.Trigger(a.Task, a.Barrier)
 	case ActCommit:
-		id, m, retained := a.ID, a.Checkpoint, a.Retained
-		c.async(func(ctx context.Context) { c.commit(ctx, id, m, retained) })
+		id, m, retained, stop := a.ID, a.Checkpoint, a.Retained, a.Stop
+		c.async(func(ctx context.Context) { c.commit(ctx, id, m, retained, stop) })
 	case ActStore:
 		retained := a.Retained
 		c.async(func(ctx context.Context) {

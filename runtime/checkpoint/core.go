@@ -112,8 +112,10 @@ type Core struct {
 	storing   bool
 	storeNext []Completed // waits for storing
 	storeDo   bool
+	askStore  bool // whether it is still ours: before tasks restart
 
 	stopping  *Request // stop-with-savepoint under way or done
+	stopped   string   // the savepoint, once it is complete
 	resume    bool     // periodic checkpoints went on before it
 	failover  bool     // ActRestore is owed
 	inDoubt   bool     // a commit's outcome is unknown, or we are fenced
@@ -274,7 +276,7 @@ func (c *Core) proceed() {
 		c.hooksDone(c.starting) // what it waited for may have happened
 	}
 	c.trigger()
-	idle := c.committing == nil && !c.storing
+	idle := c.committing == nil && !c.storing && !c.askStore
 	if c.failover && idle && !c.inDoubt {
 		c.failover = false
 		a := Action{Kind: ActRestore}

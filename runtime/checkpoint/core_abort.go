@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -111,9 +112,16 @@ func (c *Core) fail(reason event.Reason, err error, partly bool) {
 	if reason == event.NoFailure {
 		reason = event.JobFailoverRegion
 	}
-	c.failover = true
-	// A job that was being stopped goes on after all.
 	c.resume = false
+	if c.stopped != "" {
+		c.stopScheduler()
+		c.failStopped()
+		return
+	}
+	// A restart beside that of a coordinator which has taken over would have sinks drop
+	// what the other one's have begun.
+	c.failover, c.askStore = true, true
+	// A job that was being stopped goes on after all.
 	defer func() { c.stopping = nil }()
 	c.stopScheduler()
 	c.rejectQueued(event.CoordinatorSuspend, err)
@@ -127,6 +135,14 @@ func (c *Core) fail(reason event.Reason, err error, partly bool) {
 		c.tasks[i].state = TaskFailed
 		c.resetGateways(i)
 	}
+}
+
+// failStopped ends a job that failed after the savepoint it was to be stopped with is
+// complete. It must not restart: sinks may have committed what is in the savepoint,
+// and whoever asked for it may have started the job again elsewhere.
+func (c *Core) failStopped() {
+	c.failover, c.askStore = false, false
+	c.do(Action{Kind: ActFailJob, Err: fmt.Errorf("%w, and failed before all of its tasks had ended: it goes on from %s", ErrStopped, c.stopped), Fatal: true})
 }
 
 // shutdown ends the coordinator. Whether the retained checkpoints stay depends on
@@ -144,13 +160,25 @@ func (c *Core) shutdown(status JobStatus) {
 	}
 }
 
-// startStore changes the store's content when no commit does.
+// startStore changes the store's content when no commit does, or only writes it
+// again to find out whether another coordinator has taken over.
 func (c *Core) startStore() {
-	if !c.storeDo || c.storing || c.committing != nil || c.inDoubt {
+	if c.storing || c.committing != nil {
 		return
 	}
-	c.storing, c.storeDo = true, false
-	c.do(Action{Kind: ActStore, Retained: c.storeNext})
+	if c.inDoubt {
+		c.askStore = false
+		return
+	}
+	switch {
+	case c.storeDo:
+		c.storing, c.storeDo, c.askStore = true, false, false
+		c.do(Action{Kind: ActStore, Retained: c.storeNext})
+	case c.askStore:
+		c.storing, c.askStore = true, false
+		c.storeNext = c.retained
+		c.do(Action{Kind: ActStore, Retained: c.storeNext})
+	}
 }
 
 func (c *Core) stored(ev *Event) {
@@ -158,6 +186,13 @@ func (c *Core) stored(ev *Event) {
 		return
 	}
 	c.storing = false
+	switch {
+	case errors.Is(ev.Err, ErrFenced), errors.Is(ev.Err, ErrInDoubt):
+		c.giveUp(ev.Err)
+		return
+	case !c.down:
+		return // it was only asked; what does not answer now may do so once the tasks run
+	}
 	if ev.Err != nil {
 		// The checkpoints stay where they are, and in the store.
 		c.do(Action{Kind: ActFailJob, Err: fmt.Errorf("the retained checkpoints are not discarded: %w", ev.Err)})

@@ -225,6 +225,7 @@ func (c *Core) startCommit() {
 			p.after, p.gone = retain(c.retained, Completed{ID: p.id, Path: p.dir + "/_metadata"}, c.opts.Retained)
 			a.Retained = p.after
 		}
+		a.Stop = p.req.Post != event.None
 		c.do(a)
 	}
 }
@@ -381,14 +382,19 @@ func (c *Core) withdraw(p *pending, ev *Event) {
 		path = p.dir + "/_metadata"
 	}
 	c.files.Update(func(reg *incremental.Registry) error {
+		if p.savepoint() {
+			return Sweep(reg, []Orphan{{path, p.meta}}, nil)
+		}
 		if err := reg.Confirm(p.id, path); err != nil {
 			return err
 		}
 		reg.Subsume(p.id)
 		return nil
 	})
-	// Confirming ended older ones in the registry.
-	c.abortOlder(p.id)
+	if !p.savepoint() {
+		// Confirming ended older ones in the registry.
+		c.abortOlder(p.id)
+	}
 	c.abort(p, event.FinalizeFailure, ev.Err, nil)
 }
 
@@ -409,6 +415,9 @@ func (c *Core) completed(p *pending, path string) {
 	}
 	if p.savepoint() {
 		c.savepoints[p.id] = true
+		if p.req.Post != event.None {
+			c.stopped = path
+		}
 	} else {
 		c.retained = p.after
 		err := c.files.Update(func(reg *incremental.Registry) error {
@@ -431,6 +440,10 @@ func (c *Core) completed(p *pending, path string) {
 		c.do(Action{Kind: ActResult, Request: p.req, ID: p.id, Dir: path})
 	}
 	c.openGateways(-1, p.id)
+	if c.stopped != "" && c.failover { // the failure came while it was being completed
+		c.failStopped()
+		return
+	}
 	if p.savepoint() && p.req.Post == event.None {
 		return // a savepoint commits nothing outside: tasks are not told
 	}

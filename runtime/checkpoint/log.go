@@ -30,6 +30,7 @@ import (
 //	tidemark checkpoints 1
 //	epoch 3 takeover K5GJ3…
 //	next 48 first 1
+//	stopped "s3://bucket/sp/savepoint-7f3c01-00aa"    only if the job was stopped
 //	checkpoint 41 own - "s3://bucket/ckp/7f3c…/chk-41/_metadata"
 //	end 1 9ae0daaf
 //
@@ -280,6 +281,9 @@ func encodeLog(r *logRecord) []byte {
 		kind = "takeover"
 	}
 	fmt.Fprintf(&b, "%s\nepoch %d %s %s\nnext %d first %d\n", logMagic, r.epoch, kind, r.owner, r.NextID, r.FirstID)
+	if r.Stopped != "" {
+		fmt.Fprintf(&b, "stopped %q\n", r.Stopped)
+	}
 	for i := range r.Retained {
 		c := &r.Retained[i]
 		what := "-"
@@ -338,6 +342,11 @@ func decodeLog(name string, data []byte) (rec logRecord, err error) {
 	}
 	if rec.NextID, err = strconv.ParseInt(f[1], 10, 64); err != nil || rec.NextID < 0 {
 		return bad("next", "%.30q is no checkpoint ID", f[1])
+	}
+	if strings.HasPrefix(body, "stopped ") {
+		if rec.Stopped, err = strconv.Unquote(strings.Join(next()[1:], " ")); err != nil || rec.Stopped == "" {
+			return bad("stopped", "the path is damaged")
+		}
 	}
 	for body != "" {
 		f = next()

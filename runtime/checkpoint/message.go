@@ -185,7 +185,8 @@ const (
 	ActTrigger
 	// ActCommit writes Checkpoint as metadata object and then adds it to the store,
 	// whose content is Retained from then on. A savepoint is not added: Retained is
-	// nil. Answer: EvCommitted.
+	// nil. But if the job is stopped with it, Stop, the store notes it as such, which
+	// another coordinator that has taken over does not let happen. Answer: EvCommitted.
 	ActCommit
 	// ActStore makes Retained the store's content. Answer: EvStored.
 	ActStore
@@ -232,6 +233,7 @@ type Action struct {
 	Timer      Timer
 	Reason     event.Reason
 	Fatal      bool
+	Stop       bool
 	ID         int64
 	At         int64
 	Hook       int
@@ -254,6 +256,10 @@ var ErrTooManyFailures = errors.New("more checkpoints failed than are tolerable"
 
 // ErrFenced says that another coordinator of the job has taken over.
 var ErrFenced = errors.New("another coordinator of this job has taken over")
+
+// ErrStopped says that the job was stopped with a savepoint, which it has to be
+// started from.
+var ErrStopped = errors.New("the job was stopped with a savepoint")
 
 // ErrInDoubt says that it is not known whether a checkpoint was completed.
 var ErrInDoubt = errors.New("not known whether the checkpoint was completed")
@@ -301,6 +307,9 @@ func (c *Core) Describe(a *Action) string {
 		fmt.Fprintf(&b, " %s", summary(a.Checkpoint))
 		if a.Retained != nil {
 			fmt.Fprintf(&b, ", store %s", completedList(a.Retained))
+		}
+		if a.Stop {
+			b.WriteString(", the job stops with it")
 		}
 	case ActStore, ActRestore:
 		fmt.Fprintf(&b, " %s", completedList(a.Retained))

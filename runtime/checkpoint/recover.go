@@ -16,7 +16,8 @@ import (
 // RestoreSettings say where a job starts from.
 type RestoreSettings struct {
 	// Path of a snapshot to start from, if the store has no checkpoint of this job:
-	// one that has goes on from its own, as in Flink.
+	// one that has goes on from its own, as in Flink. A job that was stopped with a
+	// savepoint has to be given a path: without one New gives ErrStopped.
 	Path string
 	Mode incremental.RestoreMode
 	// AllowNonRestored drops state that no operator of the job takes.
@@ -36,6 +37,15 @@ func (c *Coordinator) recover(ctx context.Context) error {
 	content, err := c.cfg.Store.TakeOver(ctx)
 	if err != nil {
 		return err
+	}
+	if content.Stopped != "" {
+		if c.cfg.Restore.Path == "" {
+			return fmt.Errorf("%w: it goes on from %s, if it is started from there", ErrStopped, content.Stopped)
+		}
+		if len(content.Retained) > 0 {
+			c.log.Warn("checkpoints from before the job was stopped with a savepoint are deleted", "checkpoints", completedList(content.Retained))
+		}
+		content.Stopped, content.Retained = "", nil
 	}
 	c.content = content.clone()
 	var usable []Completed

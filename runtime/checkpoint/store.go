@@ -29,6 +29,9 @@ type Content struct {
 	// FirstID is the lowest that a coordinator of this store may have used: what lies
 	// in the job's folder below it is not ours to delete.
 	FirstID int64
+	// Stopped is the savepoint that the job was stopped with. Its sinks commit what is
+	// in there, so that to begin before it would do that work again. Empty for none.
+	Stopped string
 	// Retained checkpoints, ascending.
 	Retained []Completed
 }

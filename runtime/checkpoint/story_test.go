@@ -285,6 +285,9 @@ func (s *story) play(line string) {
 		return
 	case "stored":
 		ev = Event{Kind: EvStored, Err: failure(0)}
+		if len(args) > 0 && args[0] == "fenced" {
+			ev.Err = ErrFenced
+		}
 	case "backlog":
 		ev = Event{Kind: EvBacklog, Operator: metadata.OperatorIDFromUID(arg(0)), On: arg(1) == "on"}
 	case "abort":

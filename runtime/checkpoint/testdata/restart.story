@@ -19,6 +19,7 @@ play
 10004 failover
 10005 ack 2 count[0] own=d
 10006 committed 1
+10006 stored
 10007 running all 1
 10008 start 0
 10008 timer trigger
@@ -57,6 +58,8 @@ play
 10005 ack 2 count[0] own=d
     delete chk-2/d
 10006 committed 1
+    store [1]
+10006 stored
     restore [1]
 10007 running all 1
 10008 start 0

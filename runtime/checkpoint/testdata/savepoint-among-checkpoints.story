@@ -95,7 +95,7 @@ play
     result of request 10: PERIODIC_SCHEDULER_SHUTDOWN: the job is being stopped with a savepoint
 10005 ack 5 sink[0] finished
     stop timer expire 5
-    commit 5 2 operators, 1 subtasks with state
+    commit 5 2 operators, 1 subtasks with state, the job stops with it
     result of request 9: 5 file:/sp/savepoint-5/_metadata
     notify complete 5 source[0]
     notify complete 5 sink[0]

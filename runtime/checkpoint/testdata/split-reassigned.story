@@ -62,6 +62,7 @@ play
 8 source source failed 0
 9 failover partly
     stop timer trigger
+    store [1]
     restore [1]
 10 source source reset 0 1
 11 source source left
