@@ -3,40 +3,42 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tidemark/tidemark/incremental"
-	"github.com/tidemark/tidemark/metadata"
-	"github.com/tidemark/tidemark/runtime/barrier"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
 )
-
-var vertices = [...]metadata.OperatorID{metadata.OperatorIDFromUID("source"), metadata.OperatorIDFromUID("count"), metadata.OperatorIDFromUID("sink")}
 
 // process is a coordinator and its tasks: what dies together.
 type process struct {
 	w       *world
 	number  int
+	degrees degrees
+	graph   checkpoint.Graph
 	core    *checkpoint.Core
 	reg     *incremental.Registry
 	dead    bool
-	tasks   []*task
+	tasks   [vertexCount][]*task
 	attempt int32
 	out     []checkpoint.Action
 
-	timers      map[timerKey]int // generation of each
-	generation  int
-	restarting  bool
-	uploads     map[int64][]*snap
-	built       map[buildKey]*snap
-	confirmedID [taskCount]int64
-	shutdown    bool
-	over        bool
-	stopped     bool
-	requests    int64
-	source      *checkpoint.SourceCoordinator[split, []split]
+	timers     map[timerKey]int // generation of each
+	generation int
+	failovers  int          // asked for
+	whole      bool         // the failover under way is of all tasks
+	broken     map[int]bool // pipelines that the failover under way restarts
+	restarting bool
+	shutdown   bool
+	over       bool // the coordinator has ended
+	stopped    bool // periodic checkpoints, at the end of the run
+	requests   int64
+	highest    int64 // checkpoint ID begun
+	stopID     int64 // of the savepoint that the job is being stopped with
+	stopDone   bool  // it is complete
+	source     *checkpoint.SourceCoordinator[split, []split]
 }
 
 type timerKey struct {
@@ -44,47 +46,28 @@ type timerKey struct {
 	id int64
 }
 
-type buildKey struct {
-	task int
-	id   int64
-}
-
-var simGraph = checkpoint.Graph{Vertices: []checkpoint.Vertex{
-	{ID: vertices[0], Name: "source", Parallelism: sources, MaxParallelism: 8, Operators: []checkpoint.Operator{{ID: vertices[0], Coordinator: true}}},
-	{ID: vertices[1], Name: "count", Parallelism: counters, MaxParallelism: 8, Operators: []checkpoint.Operator{{ID: vertices[1]}}, Inputs: []checkpoint.Input{{From: 0}}},
-	{ID: vertices[2], Name: "sink", Parallelism: 1, MaxParallelism: 8, Operators: []checkpoint.Operator{{ID: vertices[2]}}, Inputs: []checkpoint.Input{{From: 1}}},
-}}
-
-func taskOf(i int, attempt int32) event.Task {
-	switch {
-	case i < firstCounter:
-		return event.Task{Vertex: vertices[0], Subtask: int32(i), Attempt: attempt}
-	case i < theSink:
-		return event.Task{Vertex: vertices[1], Subtask: int32(i - firstCounter), Attempt: attempt}
-	}
-	return event.Task{Vertex: vertices[2], Attempt: attempt}
-}
-
-func taskNumber(t event.Task) int {
-	switch t.Vertex {
-	case vertices[0]:
-		return int(t.Subtask)
-	case vertices[1]:
-		return firstCounter + int(t.Subtask)
-	}
-	return theSink
-}
-
 // Update implements checkpoint.Files.
 func (p *process) Update(f func(*incremental.Registry) error) error { return f(p.reg) }
 
 // startProcess begins a life: it takes the store over and starts the job.
 func (w *world) startProcess() {
-	p := &process{w: w, reg: incremental.NewRegistry(), timers: map[timerKey]int{}, uploads: map[int64][]*snap{}, built: map[buildKey]*snap{}}
+	p := &process{w: w, reg: incremental.NewRegistry(), timers: map[timerKey]int{}, broken: map[int]bool{}, degrees: w.drawDegrees()}
 	w.res.Coordinators++
 	p.number = w.res.Coordinators
+	if old := w.proc; old != nil && old.degrees != p.degrees {
+		w.res.Rescales++
+	}
 	w.proc = p
+	p.graph = w.graph(p.degrees)
 	w.store.owner = p.number
+	if w.happens(FaultTakeOver, 20) { // after the takeover, which fences the one before
+		p.core, _ = checkpoint.NewCore(p.graph, p, checkpoint.Options{}, checkpoint.Start{})
+		p.die()
+		return
+	}
+	if path := w.store.content.Stopped; path != "" {
+		w.adopt(path)
+	}
 	for _, c := range w.store.content.Retained {
 		m := w.store.metas[c.Path]
 		if m == nil {
@@ -102,88 +85,59 @@ func (w *world) startProcess() {
 	}
 	opts := checkpoint.Options{IntervalMillis: 40, MinPauseMillis: int64(w.cfg.Seed % 3 * 10), TimeoutMillis: 200, MaxConcurrent: w.cfg.Concurrent, Retained: w.cfg.Retained,
 		TolerableFailures: -1, Alignment: w.cfg.Alignment, AlignedTimeoutMillis: w.cfg.AlignedMs, ReserveIDs: 4}
-	core, err := checkpoint.NewCore(simGraph, p, opts, checkpoint.Start{NextID: w.store.content.NextID, Retained: w.store.content.Retained})
+	core, err := checkpoint.NewCore(p.graph, p, opts, checkpoint.Start{NextID: w.store.content.NextID, Retained: w.store.content.Retained})
 	if err != nil {
 		w.fail("%v", err)
 		return
 	}
 	p.core = core
-	w.trace("coordinator %d begins with %d retained", p.number, len(w.store.content.Retained))
+	w.trace("coordinator %d begins with %d retained, parallelism %d", p.number, len(w.store.content.Retained), p.degrees)
 	p.clean()
 	// Attempts go on over lives, so that messages of old ones can be told apart.
 	p.attempt = int32(p.number * 1000)
 	p.deploy()
+	if w.stops > 0 {
+		w.stops--
+		p.later(50+w.r.Int64N(400), p.stop)
+	}
 }
 
-// deploy starts all tasks from the newest retained checkpoint.
-func (p *process) deploy() {
-	w := p.w
-	p.stopped = false
-	p.attempt++
-	var m *metadata.Checkpoint
-	if list := p.core.Retained(); len(list) > 0 {
-		m = w.store.metas[list[len(list)-1].Path]
-		if m == nil {
-			w.fail("checkpoint %d has no metadata at a restore", list[len(list)-1].ID)
-			return
-		}
-		w.res.Restores++
-		w.trace("restore from %d", m.ID)
+// adopt is what a user does whose job was stopped with a savepoint: it is started
+// again from there, in one of the three modes.
+func (w *world) adopt(path string) {
+	m := w.store.metas[path]
+	if m == nil {
+		w.fail("the job was stopped with savepoint %s, which is not there", path)
+		return
 	}
-	for _, k := range p.tasks {
-		k.dead = true
+	mode := []checkpoint.Ownership{checkpoint.Claimed, checkpoint.NotClaimed, checkpoint.Legacy}[w.r.IntN(3)]
+	w.trace("started again from savepoint %d, %s", m.ID, mode)
+	w.res.Stops++
+	if mode == checkpoint.Claimed {
+		w.store.claimed[path] = true
 	}
-	p.tasks = nil
-	p.confirmedID = [taskCount]int64{}
-	for i := range taskCount {
-		k := &task{p: p, i: i, t: taskOf(i, p.attempt), snaps: map[int64]*snap{}}
-		k.stepFunc = k.due
-		n := k.channels()
-		k.in = make([][]element, n)
-		k.h = barrier.New(barrier.Options{Channels: n, AtLeastOnce: w.cfg.Alignment == event.AtLeastOnce})
-		p.tasks = append(p.tasks, k)
-	}
-	p.wire()
-	var finished [taskCount]bool
-	if m != nil {
-		for i := range finished {
-			finished[i] = p.restore(p.tasks[i], m)
+	w.store.content.Stopped = ""
+	w.store.content.Retained = []checkpoint.Completed{{ID: m.ID, Path: path, Mode: mode, Savepoint: true}}
+	w.store.commits[m.ID]++
+	w.store.lastID = m.ID
+}
+
+// all calls f for each task.
+func (p *process) all(f func(*task)) {
+	for _, list := range p.tasks {
+		for _, k := range list {
+			f(k)
 		}
 	}
-	var pending []pendingTxn
-	if s := p.tasks[theSink]; m != nil {
-		pending = s.state.pending
-		s.state.pending = nil
+}
+
+// find is the task of an attempt, nil if it is not the current one.
+func (p *process) find(t event.Task) *task {
+	at := placeOf(t)
+	if k := p.tasks[at.vertex][at.subtask]; k.t == t {
+		return k
 	}
-	w.sink.recover(pending)
-	p.resetSource(m)
-	// All are there before the first one speaks.
-	for i, k := range p.tasks {
-		if finished[i] {
-			continue
-		}
-		p.feed(&checkpoint.Event{Kind: checkpoint.EvTask, Task: k.t, State: checkpoint.TaskRunning})
-	}
-	for i, k := range p.tasks {
-		if finished[i] {
-			k.over = true
-			for _, o := range k.out {
-				o.t.push(o.channel, element{kind: 'e'})
-			}
-			p.feed(&checkpoint.Event{Kind: checkpoint.EvTask, Task: k.t, State: checkpoint.TaskFinished})
-		}
-		if i < firstCounter && !finished[i] {
-			p.tell(k, event.RegisterReader)
-			p.w.after(7, k.schedule) // behind the registration
-			continue
-		}
-		k.schedule()
-	}
-	p.feed(&checkpoint.Event{Kind: checkpoint.EvStart, Delay: 5 + w.r.Int64N(40)})
-	if w.cfg.Savepoints {
-		at := p.attempt
-		p.later(10+w.r.Int64N(200), func() { p.savepoint(at) })
-	}
+	return nil
 }
 
 // savepoint asks for one now and then.
@@ -192,69 +146,30 @@ func (p *process) savepoint(attempt int32) {
 		return
 	}
 	p.requests++
-	p.feed(&checkpoint.Event{Kind: checkpoint.EvTrigger, Request: &checkpoint.Request{Number: p.requests, Type: event.SavepointCanonical, Target: "file:/sp"}})
+	t := event.SavepointCanonical
+	if p.w.r.IntN(2) == 0 {
+		t = event.SavepointNative
+	}
+	p.feed(&checkpoint.Event{Kind: checkpoint.EvTrigger, Request: &checkpoint.Request{Number: p.requests, Type: t, Target: "file:/sp"}})
 	p.later(100+p.w.r.Int64N(300), func() { p.savepoint(attempt) })
 }
 
-// restore gives a task its state. finished says that it had ended.
-func (p *process) restore(k *task, m *metadata.Checkpoint) (finished bool) {
-	for i := range m.Operators {
-		o := &m.Operators[i]
-		if o.ID != k.t.Vertex {
-			continue
-		}
-		if o.FullyFinished() {
-			return true
-		}
-		for n := range o.Subtasks {
-			s := &o.Subtasks[n]
-			if s.Index != k.t.Subtask {
-				continue
-			}
-			if s.Finished {
-				return true
-			}
-			p.load(k, s, m.ID)
-			return false
-		}
+// stop asks for the savepoint to stop the job with, until it is complete.
+func (p *process) stop() {
+	if p.stopped || p.shutdown || p.stopDone {
+		return
 	}
-	p.w.fail("checkpoint %d has no state of %s", m.ID, k.name())
-	return false
-}
-
-func (p *process) load(k *task, s *metadata.SubtaskState, id int64) {
-	get := func(h metadata.StreamHandle) *state {
-		f := p.w.store.files[pathOf(h)]
-		if f == nil {
-			p.w.fail("checkpoint %d is restored, and its file %s is missing", id, pathOf(h))
-			return &state{}
-		}
-		return f.content
+	p.requests++
+	post := event.Suspend
+	if p.w.r.IntN(2) == 0 {
+		post = event.Terminate
 	}
-	own := s.RawKeyed
-	if own == nil {
-		own = s.ManagedKeyed
+	t := event.SavepointCanonical
+	if p.w.r.IntN(2) == 0 {
+		t = event.SavepointNative
 	}
-	k.state = *get(own.(*metadata.KeyGroupsHandle).Delegate)
-	if h, ok := s.ManagedKeyed.(*metadata.IncrementalHandle); ok {
-		k.state.counts = [keyCount]int32{}
-		for _, f := range h.Shared {
-			d := get(f.Handle)
-			for key := range k.state.counts {
-				if d.changed&(1<<key) != 0 {
-					k.state.counts[key] = d.counts[key]
-				}
-			}
-		}
-		k.files = h.Shared
-		p.confirmedID[k.i] = id
-	}
-	for c, list := range k.state.inFlight {
-		k.in[c] = append(k.in[c], list...)
-	}
-	k.state.inFlight = nil
-	k.changed = 0
-	k.state.changed = 0
+	p.feed(&checkpoint.Event{Kind: checkpoint.EvTrigger, Request: &checkpoint.Request{Number: p.requests, Type: t, Post: post, Target: "file:/sp"}})
+	p.later(500+p.w.r.Int64N(300), p.stop)
 }
 
 // feed gives the coordinator an event and does what it says.
@@ -264,6 +179,17 @@ func (p *process) feed(ev *checkpoint.Event) {
 	}
 	if p.w.happens(FaultCoordinatorDies, 1) {
 		p.die()
+		return
+	}
+	if p == p.w.proc && !p.w.calm && p.w.happens(FaultSecond, 1) {
+		p.w.after(1+p.w.r.Int64N(100), func() {
+			if p == p.w.proc && !p.dead {
+				p.w.trace("coordinator %d is thought dead", p.number)
+				p.w.startProcess()
+			}
+		})
+	}
+	if p.w.cfg.bug == bugLateAck && ev.Ack != nil && !slices.Contains(p.core.Pending(), ev.Ack.ID) {
 		return
 	}
 	if p.w.cfg.Trace != nil {
@@ -306,10 +232,10 @@ func (p *process) die() {
 	w := p.w
 	w.trace("coordinator %d dies", p.number)
 	p.dead = true
-	for _, k := range p.tasks {
-		k.dead = true
+	p.all(func(k *task) { k.end() })
+	if p == w.proc {
+		w.after(1+w.r.Int64N(60), w.startProcess)
 	}
-	w.after(1+w.r.Int64N(60), w.startProcess)
 }
 
 // later calls f after a while, unless the process is dead by then.
@@ -323,7 +249,7 @@ func (p *process) later(ms int64, f func()) {
 
 // io is a call of the store: it goes on after the process died.
 func (p *process) io(do func() *checkpoint.Event) {
-	p.w.after(1+p.w.r.Int64N(8), func() {
+	p.w.after(p.w.storeTime(), func() {
 		ev := do()
 		p.later(p.w.r.Int64N(3), func() { p.feed(ev) })
 	})
@@ -350,20 +276,18 @@ func (p *process) act(a *checkpoint.Action) {
 			ev := &checkpoint.Event{Kind: checkpoint.EvReserved, ID: id}
 			if w.happens(FaultReserve, 5) {
 				ev.Err = errBroken
-			} else {
+			} else if w.cfg.bug != bugIDReused {
 				ev.Err = w.store.put(p.number, func(c *checkpoint.Content) { c.NextID = max(c.NextID, id) })
 			}
 			return ev
 		})
 	case checkpoint.ActLocation:
-		id, dir := a.ID, fmt.Sprintf("file:/ckp/chk-%d", a.ID)
-		if a.Barrier.Options.Type.IsSavepoint() {
-			dir = fmt.Sprintf("file:/sp/savepoint-%d", id)
+		id, dir := a.ID, p.dir(a.ID, a.Barrier.Options.Type.IsSavepoint())
+		if id <= p.highest || w.store.ids[id] {
+			w.fail("checkpoint ID %d is used after %d or twice", id, p.highest)
 		}
-		if id <= w.store.highest {
-			w.fail("checkpoint ID %d is used after %d", id, w.store.highest)
-		}
-		w.store.highest = id
+		p.highest = id
+		w.store.ids[id] = true
 		p.io(func() *checkpoint.Event {
 			ev := &checkpoint.Event{Kind: checkpoint.EvLocation, ID: id, Dir: dir}
 			if w.happens(FaultLocation, 5) {
@@ -388,27 +312,49 @@ func (p *process) act(a *checkpoint.Action) {
 		p.deliver(a.Task, a.Data)
 	case checkpoint.ActTrigger:
 		b := a.Barrier
-		k := p.tasks[taskNumber(a.Task)]
-		p.toTask(a.Task, func(k *task) { k.trigger(b) }, k.lastArrival)
+		if b.Options.Post != event.None {
+			p.stopID = b.ID
+		}
+		if k := p.find(a.Task); k != nil {
+			p.toTask(k, false, max(k.lastArrival-w.now, 0), func() { k.trigger(b) })
+		}
 	case checkpoint.ActCommit:
 		p.commit(a)
 	case checkpoint.ActStore:
 		retained := a.Retained
 		p.io(func() *checkpoint.Event {
-			return &checkpoint.Event{Kind: checkpoint.EvStored, Err: w.store.put(p.number, func(c *checkpoint.Content) { c.Retained = retained })}
+			ev := &checkpoint.Event{Kind: checkpoint.EvStored}
+			if w.happens(FaultPut, 10) {
+				ev.Err = errBroken
+				return ev
+			}
+			ev.Err = w.store.put(p.number, func(c *checkpoint.Content) {
+				c.Retained = retained
+			})
+			return ev
 		})
 	case checkpoint.ActNotifyComplete:
 		id := a.ID
-		p.toTask(a.Task, func(k *task) { k.complete(id) })
+		if k := p.find(a.Task); k != nil {
+			p.toTask(k, id == p.stopID, 0, func() { k.complete(id) })
+		}
 	case checkpoint.ActNotifyAborted:
 		id := a.ID
-		p.toTask(a.Task, func(k *task) { k.abort(id) })
+		if k := p.find(a.Task); k != nil {
+			p.toTask(k, id == p.stopID, 0, func() { k.abort(id) })
+		}
 	case checkpoint.ActRestore:
-		p.later(1+w.r.Int64N(30), func() { p.restarting = false; p.deploy() })
+		n := p.failovers
+		p.later(1+w.r.Int64N(30), func() {
+			if p.failovers == n {
+				p.restored()
+			}
+		})
 	case checkpoint.ActFailJob:
-		if a.Fatal {
+		switch {
+		case a.Fatal:
 			p.die()
-		} else {
+		case !p.shutdown:
 			p.restart(a.Err)
 		}
 	case checkpoint.ActCompleted:
@@ -416,21 +362,51 @@ func (p *process) act(a *checkpoint.Action) {
 		if a.Stats.Type.IsSavepoint() {
 			w.res.Savepoints++
 		}
+		if a.ID == p.stopID {
+			p.stopDone = true
+		}
+		if a.Stats.Type.IsSavepoint() {
+			w.store.complete[a.Dir] = true
+		}
 	case checkpoint.ActFailed:
 		w.res.Failed++
 	case checkpoint.ActEnded:
 		p.over = true
+		if p.stopDone {
+			p.later(20, func() { p.startAgain(100) })
+		}
 	}
+}
+
+// dir is the folder of a checkpoint or savepoint.
+func (p *process) dir(id int64, savepoint bool) string {
+	if savepoint {
+		return fmt.Sprintf("file:/sp/savepoint-%d", id)
+	}
+	return fmt.Sprintf("file:/ckp/chk-%d", id)
+}
+
+// startAgain starts a job that was stopped, once what nobody needs of it is deleted.
+func (p *process) startAgain(tries int) {
+	if tries > 0 && p.reg.Unfinished() > 0 {
+		p.later(20, func() { p.startAgain(tries - 1) })
+		return
+	}
+	p.dead = true
+	if p != p.w.proc {
+		return
+	}
+	if tries > 0 {
+		p.w.leaks()
+	}
+	p.w.startProcess()
 }
 
 // commit writes the metadata object, and then changes the store.
 func (p *process) commit(a *checkpoint.Action) {
 	w := p.w
-	id, m, retained := a.ID, a.Checkpoint, a.Retained
-	path := fmt.Sprintf("file:/ckp/chk-%d/_metadata", id)
-	if retained == nil {
-		path = fmt.Sprintf("file:/sp/savepoint-%d/_metadata", id)
-	}
+	id, m, retained, stop := a.ID, a.Checkpoint, a.Retained, a.Stop
+	path := p.dir(id, retained == nil) + "/_metadata"
 	if w.happens(FaultDiesInCommit, 10) {
 		w.after(w.r.Int64N(12), func() {
 			if !p.dead {
@@ -443,7 +419,11 @@ func (p *process) commit(a *checkpoint.Action) {
 			p.feed(&checkpoint.Event{Kind: checkpoint.EvCommitted, ID: id, Outcome: o, Dir: path, Err: err})
 		})
 	}
-	w.after(1+w.r.Int64N(8), func() {
+	if w.cfg.bug == bugEarlyConfirm {
+		answer(checkpoint.Committed, nil)
+		answer = func(checkpoint.Outcome, error) {}
+	}
+	w.after(w.storeTime(), func() {
 		if w.happens(FaultMetadata, 10) {
 			answer(checkpoint.NotWritten, errBroken)
 			return
@@ -452,16 +432,26 @@ func (p *process) commit(a *checkpoint.Action) {
 			w.fail("checkpoint %d: there is a metadata object already", id)
 			return
 		}
-		if retained == nil {
+		if retained == nil && (!stop || w.cfg.bug == bugUnfencedStop) {
 			answer(checkpoint.Committed, nil)
 			return
 		}
-		w.after(1+w.r.Int64N(8), func() {
+		w.after(w.storeTime(), func() {
 			if w.happens(FaultPut, 10) {
 				answer(checkpoint.NotAdded, errBroken)
 				return
 			}
-			err := w.store.put(p.number, func(c *checkpoint.Content) { c.Retained, c.NextID = retained, max(c.NextID, id+1) })
+			err := w.store.put(p.number, func(c *checkpoint.Content) {
+				c.NextID = max(c.NextID, id+1)
+				if stop {
+					c.Stopped = path
+				} else {
+					if w.cfg.bug == bugDeletesShared {
+						w.store.dropShared(c.Retained, retained)
+					}
+					c.Retained = retained
+				}
+			})
 			switch {
 			case errors.Is(err, checkpoint.ErrFenced):
 				answer(checkpoint.Fenced, err)
@@ -499,10 +489,11 @@ func (p *process) clean() {
 }
 
 // message delivers after a while, least ms at least, with the faults of a network.
-func (p *process) message(least int64, f func()) {
+// One that has to arrive, or the connection counts as broken, is not lost.
+func (p *process) message(least int64, sure bool, f func()) {
 	w := p.w
 	delay := max(1+w.r.Int64N(6), least)
-	if w.happens(FaultLost, 2) {
+	if !sure && w.happens(FaultLost, 2) {
 		return
 	}
 	if w.happens(FaultLate, 2) {
@@ -515,28 +506,23 @@ func (p *process) message(least int64, f func()) {
 }
 
 // toTask is a message from the coordinator to a task's attempt.
-func (p *process) toTask(t event.Task, f func(*task), notBefore ...int64) {
-	k := p.tasks[taskNumber(t)]
-	if k.t != t {
-		return
-	}
-	least := int64(0)
-	for _, at := range notBefore {
-		least = max(least, at-p.w.now)
-	}
-	p.message(least, func() {
+func (p *process) toTask(k *task, sure bool, least int64, f func()) {
+	p.message(least, sure, func() {
 		if !k.dead && !k.over {
-			f(k)
+			f()
 		}
 	})
 }
 
-// toCoordinator is a message from a task to whatever coordinator lives when it
-// comes.
+// toCoordinator is a message from a task to its coordinator or, if that is dead, to
+// whatever coordinator lives when it comes.
 func (p *process) toCoordinator(ev func() *checkpoint.Event, heard func(number int)) {
 	w := p.w
-	p.message(0, func() {
-		q := w.proc
+	p.message(0, false, func() {
+		q := p
+		if q.dead {
+			q = w.proc
+		}
 		if q.dead {
 			return
 		}
@@ -550,52 +536,32 @@ func (p *process) toCoordinator(ev func() *checkpoint.Event, heard func(number i
 // taskState is told reliably: the coordinator sees the end of a connection.
 func (p *process) taskState(k *task, s checkpoint.TaskState) {
 	p.later(p.w.r.Int64N(5), func() {
-		if p.tasks[k.i] == k {
+		if p.find(k.t) == k {
 			p.feed(&checkpoint.Event{Kind: checkpoint.EvTask, Task: k.t, State: s})
 			p.maybeEnd()
 		}
 	})
 }
 
-func (p *process) taskFailed(k *task) {
-	p.later(1+p.w.r.Int64N(20), func() {
-		if p.tasks[k.i] != k {
-			return
-		}
-		p.feed(&checkpoint.Event{Kind: checkpoint.EvTask, Task: k.t, State: checkpoint.TaskFailed, Err: errors.New("crash")})
-		p.restart(errors.New("crash"))
-	})
-}
-
-// restart is a failover of the whole job.
-func (p *process) restart(err error) {
-	if p.restarting || p.dead {
-		return
-	}
-	p.restarting = true
-	for _, k := range p.tasks {
-		k.dead = true
-	}
-	p.feed(&checkpoint.Event{Kind: checkpoint.EvFailover, Reason: event.TaskFailure, Err: err})
-}
-
 // maybeEnd shuts down once all tasks have finished.
 func (p *process) maybeEnd() {
-	for _, k := range p.tasks {
-		if !k.over {
-			return
-		}
+	ended := true
+	p.all(func(k *task) { ended = ended && k.over })
+	if !ended || p.shutdown || p.restarting {
+		return
 	}
-	if !p.shutdown {
-		p.shutdown = true
-		p.feed(&checkpoint.Event{Kind: checkpoint.EvShutdown, Status: checkpoint.JobSuspended})
+	p.shutdown = true
+	status := checkpoint.JobSuspended
+	if p.stopDone {
+		status = checkpoint.JobFinished
 	}
+	p.feed(&checkpoint.Event{Kind: checkpoint.EvShutdown, Status: status})
 }
 
 // done says that the job has done all it had to: everything is read, processed and
 // committed, and nothing is left to be deleted.
 func (p *process) done() bool {
-	if p.dead || p.restarting || p.core == nil || p.stopped && p.reg.Unfinished() > 0 {
+	if p.dead || p.restarting || p.stopDone || p.core == nil || p.stopped && p.reg.Unfinished() > 0 {
 		return false
 	}
 	if p.w.cfg.Finish {
@@ -604,17 +570,13 @@ func (p *process) done() bool {
 	if len(p.core.Pending()) == 0 && p.stopped {
 		return true
 	}
-	for _, k := range p.tasks {
-		if k.dead || k.txn != 0 || len(k.state.pending) > 0 || k.i < firstCounter && !k.state.ended {
-			return false
-		}
-		for _, in := range k.in {
-			for _, e := range in {
-				if e.kind == 'r' {
-					return false
-				}
-			}
-		}
+	if slices.Contains(p.core.Pending(), p.stopID) {
+		return false
+	}
+	idle := true
+	p.all(func(k *task) { idle = idle && k.idle() })
+	if !idle {
+		return false
 	}
 	if !p.stopped {
 		p.stopped = true
@@ -626,47 +588,11 @@ func (p *process) done() bool {
 func (p *process) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "dead %v, restarting %v, pending %v, unfinished deletions %d", p.dead, p.restarting, p.core.Pending(), p.reg.Unfinished())
-	for _, k := range p.tasks {
-		fmt.Fprintf(&b, "; %s dead %v over %v splits %v no more %v ending %d", k.name(), k.dead, k.over, k.state.splits, k.noMore, k.ending)
+	p.all(func(k *task) {
+		fmt.Fprintf(&b, "; %s dead %v over %v splits %v no more %v ending %d stop %d", k.name(), k.dead, k.over, k.state.splits, k.noMore, k.ending, k.stop)
 		for c, in := range k.in {
 			fmt.Fprintf(&b, " in[%d] %d blocked %v", c, len(in), k.h.Blocked(c))
 		}
-	}
+	})
 	return b.String()
-}
-
-// finish checks the results of a run that has come to its end.
-func (w *world) finish() {
-	var want, got [keyCount]map[int32]int
-	for key := range want {
-		want[key], got[key] = map[int32]int{}, map[int32]int{}
-	}
-	var total [keyCount]int32
-	for _, s := range w.cfg.allSplits() {
-		for pos := s.pos; pos < s.end; pos++ {
-			total[recordKey(s.id, pos)]++
-		}
-	}
-	for _, l := range w.sink.lines {
-		got[l.key][l.count]++
-	}
-	exact := w.cfg.Alignment != event.AtLeastOnce
-	for key, n := range total {
-		for c := int32(1); c <= n; c++ {
-			if got[key][c] == 0 {
-				w.fail("the result of key %d with count %d of %d is missing", key, c, n)
-			}
-			if exact && got[key][c] > 1 {
-				w.fail("the result of key %d with count %d is there %d times", key, c, got[key][c])
-			}
-		}
-		if exact && len(got[key]) != int(n) {
-			w.fail("key %d has %d results, %d are right", key, len(got[key]), n)
-		}
-	}
-	leaked, left := w.store.leaks(w.proc.number)
-	if len(leaked) > 0 {
-		w.fail("files are left that the coordinator knew of and nobody needs: %v", leaked)
-	}
-	w.res.LeftToGC = left
 }

@@ -4,7 +4,11 @@
 // network that loses, doubles and delays messages, and a model store that fails and
 // loses answers. Tasks crash, the coordinator dies at any step.
 //
-//	source ×2 → count ×2 (keyed) → sink ×1 (two-phase commit)
+//	source → count (keyed) → sink (two-phase commit), each of some subtasks
+//
+// Or several pipelines beside each other, which restart one by one: see Shape. The
+// job is rescaled between its lives, stopped with savepoints and started from them,
+// and taken over by a second coordinator while the first one goes on.
 //
 // A run checks after each step what must never happen, and at the end that what the
 // sink has committed is what a sequential program would have given: Run's error
@@ -41,11 +45,16 @@ const (
 	FaultReserve     // checkpoint IDs cannot be reserved
 	FaultCoordinator // an operator coordinator gives no state
 	FaultDecline     // a task declines for no reason
+	FaultSecond      // a second coordinator takes over while the first one goes on
+	FaultTakeOver    // a coordinator dies in taking over
+	FaultRestore     // a task crashes as soon as it is restored
+	FaultSlowStore   // a store call that takes longer than a checkpoint may
 	faultKinds
 )
 
 var faultNames = [...]string{"task crash", "coordinator dies", "coordinator dies in commit", "lost message", "doubled message", "late message", "failed upload",
-	"slow upload", "failed metadata", "refused put", "put with lost answer", "failed deletion", "failed location", "failed reservation", "failed operator coordinator", "declined"}
+	"slow upload", "failed metadata", "refused put", "put with lost answer", "failed deletion", "failed location", "failed reservation", "failed operator coordinator", "declined",
+	"second coordinator", "death in takeover", "crash in restore", "slow store"}
 
 func (f Fault) String() string {
 	if int(f) < len(faultNames) {
@@ -65,6 +74,10 @@ type Config struct {
 	Records     int32 // of each source subtask
 	Finish      bool  // sources end, and tasks finish
 	Savepoints  bool  // among the checkpoints
+	Shape       Shape
+	Backend     Backend
+	Rescale     bool // each life of the job has another parallelism
+	Stops       int  // with a savepoint, and started again from there
 	// Rate of faults, in 1/1000 of the occasions for each.
 	Rate int
 	// Without is a set of faults, by their number in the run, that do not happen:
@@ -72,6 +85,8 @@ type Config struct {
 	Without map[int]bool
 	// Trace is told each step, if it is not nil.
 	Trace func(string)
+
+	bug bug
 }
 
 // Of is the configuration that a seed stands for.
@@ -89,7 +104,24 @@ func Of(seed uint64) Config {
 		c.Alignment, c.AlignedMs = event.Aligned, 1+r.Int64N(20)
 	}
 	c.Rate = []int{0, 10, 30, 80}[r.IntN(4)]
+	if r.IntN(3) == 0 {
+		c.Shape = Pipelines
+	}
+	c.Rescale = r.IntN(2) == 0
+	c.Stops = max(0, r.IntN(5)-2)
 	return c
+}
+
+// mode is the barriers' and, if it matters, how state is written.
+func (c Config) mode() string {
+	s := c.Alignment.String()
+	if c.AlignedMs > 0 {
+		s += " with timeout"
+	}
+	if c.Incremental {
+		return s + ", incremental"
+	}
+	return s + ", full"
 }
 
 func (c Config) String() string {
@@ -97,7 +129,7 @@ func (c Config) String() string {
 	if c.AlignedMs > 0 {
 		mode += fmt.Sprintf(" for %d ms", c.AlignedMs)
 	}
-	return fmt.Sprintf("seed %d: %s, incremental %v, concurrent %d, retained %d, %d records, finish %v, savepoints %v, rate %d", c.Seed, mode, c.Incremental, c.Concurrent, c.Retained, c.Records, c.Finish, c.Savepoints, c.Rate)
+	return fmt.Sprintf("seed %d: %s, incremental %v, concurrent %d, retained %d, %d records, finish %v, savepoints %v, rate %d, %s, %s backend, rescale %v, stops %d", c.Seed, mode, c.Incremental, c.Concurrent, c.Retained, c.Records, c.Finish, c.Savepoints, c.Rate, c.Shape, c.Backend, c.Rescale, c.Stops)
 }
 
 // Result of a run.
@@ -114,6 +146,9 @@ type Result struct {
 	Captured     int // records that were channel state
 	Unaligned    int // snapshots that were taken unaligned
 	Coordinators int
+	Rescales     int // restores at another parallelism
+	Partial      int // restarts of single pipelines
+	Stops        int // jobs that were started again from the savepoint they were stopped with
 }
 
 // Add sums results up.
@@ -131,12 +166,15 @@ func (r *Result) Add(o *Result) {
 	r.Captured += o.Captured
 	r.Unaligned += o.Unaligned
 	r.Coordinators += o.Coordinators
+	r.Rescales += o.Rescales
+	r.Partial += o.Partial
+	r.Stops += o.Stops
 }
 
 func (r *Result) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d steps, %d s of virtual time, %d checkpoints completed (%d savepoints), %d failed, %d coordinators, %d restores, %d unaligned snapshots, %d records captured, %d files left to gc; faults:",
-		r.Steps, r.Millis/1000, r.Completed, r.Savepoints, r.Failed, r.Coordinators, r.Restores, r.Unaligned, r.Captured, r.LeftToGC)
+	fmt.Fprintf(&b, "%d steps, %d s of virtual time, %d checkpoints completed (%d savepoints), %d failed, %d coordinators, %d restores, %d rescales, %d restarts of single pipelines, %d stops with savepoint, %d unaligned snapshots, %d records captured, %d files left to gc; faults:",
+		r.Steps, r.Millis/1000, r.Completed, r.Savepoints, r.Failed, r.Coordinators, r.Restores, r.Rescales, r.Partial, r.Stops, r.Unaligned, r.Captured, r.LeftToGC)
 	for f := range faultKinds {
 		fmt.Fprintf(&b, " %s %d,", f, r.Faults[f])
 	}
@@ -204,6 +242,9 @@ type world struct {
 	faults int // occasions that came true so far, suppressed ones included
 	err    error
 	calm   bool // no more faults: the job is to come to its end
+	stops  int  // with a savepoint that are still to come
+	// backends are open.
+	backends map[*task]bool
 
 	store *store
 	sink  *outside
@@ -212,7 +253,7 @@ type world struct {
 
 // Run runs a job to its end. The error says which invariant was broken.
 func Run(cfg Config) (*Result, error) {
-	w := &world{cfg: cfg, r: rand.New(rand.NewPCG(cfg.Seed, 2))}
+	w := &world{cfg: cfg, r: rand.New(rand.NewPCG(cfg.Seed, 2)), stops: cfg.Stops, backends: map[*task]bool{}}
 	w.store, w.sink = newStore(w), newOutside(w)
 	w.startProcess()
 	const calmAt, limit = 4000, 600_000
@@ -229,6 +270,12 @@ func Run(cfg Config) (*Result, error) {
 	if w.err == nil {
 		w.finish()
 	}
+	for k := range w.backends {
+		k.closeBackend()
+	}
+	if w.store.pool != nil {
+		_ = w.store.pool.Close() // in memory
+	}
 	w.res.Millis = w.now
 	return &w.res, w.err
 }
@@ -243,6 +290,14 @@ func (w *world) trace(format string, args ...any) {
 	if w.cfg.Trace != nil {
 		w.cfg.Trace(fmt.Sprintf("%6d ", w.now) + fmt.Sprintf(format, args...))
 	}
+}
+
+// storeTime is how long a call of the store takes.
+func (w *world) storeTime() int64 {
+	if w.happens(FaultSlowStore, 2) {
+		return 250
+	}
+	return 1 + w.r.Int64N(8)
 }
 
 // after schedules a step.

@@ -25,7 +25,7 @@ func recordKey(split, pos int32) int32 {
 // allSplits are those of a run.
 func (c *Config) allSplits() []split {
 	var list []split
-	for left, id := c.Records*sources, int32(0); left > 0; left, id = left-splitLength, id+1 {
+	for left, id := c.Records*2, int32(0); left > 0; left, id = left-splitLength, id+1 {
 		list = append(list, split{id: id, end: min(left, splitLength)})
 	}
 	return list
@@ -69,6 +69,7 @@ func (listCodec) Deserialize(v int32, b []byte) (list []split, err error) {
 type enumerator struct {
 	ctx  checkpoint.EnumeratorContext[split]
 	left []split
+	bug  bug
 }
 
 func (e *enumerator) Start() error { return nil }
@@ -81,7 +82,9 @@ func (e *enumerator) HandleSplitRequest(subtask int32, _ string) error {
 	return e.ctx.Assign(subtask, s)
 }
 func (e *enumerator) AddSplitsBack(splits []split, _ int32) error {
-	e.left = append(slices.Clone(splits), e.left...)
+	if e.bug != bugLostSplit {
+		e.left = append(slices.Clone(splits), e.left...)
+	}
 	return nil
 }
 func (e *enumerator) AddReader(int32) error           { return nil }
@@ -91,9 +94,13 @@ func (e *enumerator) Close() error                    { return nil }
 // Operator implements checkpoint.CoordinatorContext, as do the next ones.
 func (p *process) Operator() metadata.OperatorID { return vertices[0] }
 
-func (p *process) Parallelism() int32 { return sources }
+func (p *process) Parallelism() int32 { return p.degrees[theSource] }
 
 func (p *process) Send(subtask int32, data []byte) {
+	if p.w.cfg.bug == bugOpenGateway {
+		p.deliver(p.tasks[theSource][subtask].t, data)
+		return
+	}
 	p.feed(&checkpoint.Event{Kind: checkpoint.EvSend, Operator: vertices[0], Subtask: subtask, Data: data})
 }
 
@@ -119,7 +126,7 @@ func (p *process) resetSource(m *metadata.Checkpoint) {
 	if p.source == nil {
 		p.source = checkpoint.NewSourceCoordinator(p, checkpoint.SourceOptions[split, []split]{Splits: splitCodec{}, States: listCodec{},
 			New: func(ctx checkpoint.EnumeratorContext[split], restored *[]split) (checkpoint.SplitEnumerator[split, []split], error) {
-				e := &enumerator{ctx: ctx, left: p.w.cfg.allSplits()}
+				e := &enumerator{ctx: ctx, left: p.w.cfg.allSplits(), bug: p.w.cfg.bug}
 				if restored != nil {
 					e.left = *restored
 				}
@@ -137,7 +144,7 @@ func (p *process) resetSource(m *metadata.Checkpoint) {
 // tell has a reader's event handled by the source's coordinator.
 func (p *process) tell(k *task, kind event.SourceKind) {
 	p.later(1+p.w.r.Int64N(5), func() {
-		if k.dead || p.tasks[k.i] != k {
+		if k.dead || p.find(k.t) != k {
 			return
 		}
 		if err := p.source.HandleEvent(k.t.Subtask, k.t.Attempt, (&event.SourceEvent{Kind: kind}).Encode()); err != nil {
@@ -149,8 +156,8 @@ func (p *process) tell(k *task, kind event.SourceKind) {
 // deliver brings an event to a reader: in order with triggers, and never lost
 // while the reader lives, as a connection does it.
 func (p *process) deliver(t event.Task, data []byte) {
-	k := p.tasks[taskNumber(t)]
-	if k.t != t {
+	k := p.find(t)
+	if k == nil {
 		return
 	}
 	p.w.after(k.arrives(1+p.w.r.Int64N(6)), func() {
@@ -188,9 +195,15 @@ func (k *task) arrives(delay int64) int64 {
 // read makes a source emit its next record, or ask for a split.
 func (k *task) read() {
 	w := k.p.w
+	if k.stop != 0 {
+		return
+	}
 	if len(k.state.splits) > 0 {
 		s := k.state.splits[0]
-		key := recordKey(s.id, s.pos)
+		l := line{key: recordKey(s.id, s.pos)}
+		if w.cfg.Shape == Pipelines {
+			l = line{s.id, s.pos}
+		}
 		s.pos++
 		if s.pos == s.end {
 			k.state.splits = k.state.splits[1:]
@@ -198,7 +211,11 @@ func (k *task) read() {
 			k.state.splits = slices.Clone(k.state.splits)
 			k.state.splits[0] = s
 		}
-		k.emit(int(key)%counters, line{key: key})
+		out := 0
+		if w.cfg.Shape == Keyed {
+			out = int(ownerOf(l.key, int32(len(k.out))))
+		}
+		k.emit(out, l)
 		k.schedule()
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
@@ -13,15 +14,22 @@ import (
 // store is what outlives every process: files, metadata objects, and the log of
 // completed checkpoints with its fence.
 type store struct {
-	w     *world
-	files map[string]*file
-	metas map[string]*metadata.Checkpoint
+	w *world
+	// objects are what real backends read and write: those of files and metas.
+	objects blobstore.Store
+	pool    *blobstore.Pool
+	files   map[string]*file
+	metas   map[string]*metadata.Checkpoint
 	// refs of each metadata object that is there.
 	refs map[string][]string
 	late map[string]bool
+	// complete are savepoints whose user was told.
+	complete map[string]bool
 	// writer is the coordinator that wrote a metadata object.
-	writer  map[string]int
-	highest int64 // checkpoint ID that was ever begun
+	writer map[string]int
+	ids    map[int64]bool // that were ever begun
+	// claimed savepoints are the job's to delete.
+	claimed map[string]bool
 
 	content checkpoint.Content
 	owner   int           // number of the coordinator that took over last
@@ -39,7 +47,12 @@ type file struct {
 var errBroken = errors.New("the store is broken")
 
 func newStore(w *world) *store {
-	return &store{w: w, files: map[string]*file{}, metas: map[string]*metadata.Checkpoint{}, refs: map[string][]string{}, late: map[string]bool{}, writer: map[string]int{}, commits: map[int64]int{}, content: checkpoint.Content{NextID: 1}}
+	s := &store{w: w, files: map[string]*file{}, metas: map[string]*metadata.Checkpoint{}, refs: map[string][]string{}, late: map[string]bool{}, complete: map[string]bool{}, writer: map[string]int{}, ids: map[int64]bool{}, claimed: map[string]bool{}, commits: map[int64]int{}, content: checkpoint.Content{NextID: 1}}
+	if w.cfg.Backend != ModelBackend {
+		s.objects = blobstore.NewMem()
+		s.pool = blobstore.NewPool(nil, func(blobstore.Store) blobstore.Store { return s.objects })
+	}
+	return s
 }
 
 func (s *store) write(name string, content *state) {
@@ -58,8 +71,12 @@ func (s *store) remove(name string) {
 				s.w.fail("the metadata of checkpoint %d, which is retained, is deleted", s.content.Retained[i].ID)
 			}
 		}
+		if strings.HasPrefix(name, "file:/sp/") && !s.claimed[name] && s.complete[name] {
+			s.w.fail("the metadata of a user's savepoint, %s, is deleted", name)
+		}
 		delete(s.metas, name)
 		delete(s.refs, name)
+		s.unlink(name)
 		return
 	}
 	for meta, refs := range s.refs {
@@ -68,14 +85,15 @@ func (s *store) remove(name string) {
 		}
 	}
 	delete(s.files, name)
+	s.unlink(name)
 }
 
-// commit writes a metadata object.
+// writeMeta writes a metadata object.
 func (s *store) writeMeta(by *process, name string, m *metadata.Checkpoint) bool {
 	if s.metas[name] != nil {
 		return false
 	}
-	if by.number != s.owner {
+	if by.number != s.owner && s.w.cfg.bug != bugNoFence {
 		// The call of a dead coordinator comes to its end after another one took over.
 		// Nobody looks at what it wrote; gc finds it.
 		s.late[name] = true
@@ -83,7 +101,7 @@ func (s *store) writeMeta(by *process, name string, m *metadata.Checkpoint) bool
 	}
 	var refs []string
 	for p, h := range m.StreamHandles() {
-		name := pathOf(h)
+		name := pathIn(dirOf(name), h)
 		if name == "" {
 			continue
 		}
@@ -93,7 +111,29 @@ func (s *store) writeMeta(by *process, name string, m *metadata.Checkpoint) bool
 		refs = append(refs, name)
 	}
 	s.metas[name], s.refs[name], s.writer[name] = m, refs, by.number
+	s.encode(name, m)
 	return true
+}
+
+// dropShared is a mistake: see bugDeletesShared.
+func (s *store) dropShared(before, after []checkpoint.Completed) {
+	for _, c := range before {
+		if !slices.ContainsFunc(after, func(o checkpoint.Completed) bool { return o.ID == c.ID }) {
+			for _, name := range s.refs[c.Path] {
+				if strings.Contains(name, "/shared/") {
+					delete(s.files, name)
+				}
+			}
+		}
+	}
+}
+
+// pathIn is the file of a handle of a checkpoint that lies in dir.
+func pathIn(dir string, h metadata.StreamHandle) string {
+	if f, ok := metadata.Innermost(h).(*metadata.RelativeFileHandle); ok && f != nil {
+		return dir + "/" + f.Path.Go()
+	}
+	return pathOf(h)
 }
 
 func pathOf(h metadata.StreamHandle) string {
@@ -105,12 +145,15 @@ func pathOf(h metadata.StreamHandle) string {
 
 // put changes the log: only by its owner.
 func (s *store) put(by int, change func(*checkpoint.Content)) error {
-	if by != s.owner {
+	if by != s.owner && s.w.cfg.bug != bugNoFence {
 		return checkpoint.ErrFenced
 	}
 	next := s.content
 	next.Retained = slices.Clone(next.Retained)
 	change(&next)
+	if next.Stopped != "" && s.content.Stopped == "" && s.metas[next.Stopped] == nil {
+		s.w.fail("the job is stopped with savepoint %s, which has no metadata", next.Stopped)
+	}
 	if next.NextID < s.content.NextID {
 		s.w.fail("the next checkpoint ID goes back from %d to %d", s.content.NextID, next.NextID)
 	}
@@ -164,6 +207,7 @@ func (s *store) leaks(coordinator int) (leaked []string, left int) {
 			left++
 		}
 	}
+	leaked = append(leaked, s.stray()...)
 	slices.Sort(leaked)
 	return leaked, left
 }
@@ -174,11 +218,13 @@ type outside struct {
 	w     *world
 	txns  map[int]*txn
 	next  int
+	epoch int    // number of the coordinator whose tasks recovered last
 	lines []line // committed
 }
 
 type txn struct {
 	lines    []line
+	owner    int32 // subtask of the sink
 	prepared bool
 	ended    byte // c or a
 }
@@ -188,9 +234,9 @@ type line struct{ key, count int32 }
 
 func newOutside(w *world) *outside { return &outside{w: w, txns: map[int]*txn{}} }
 
-func (o *outside) begin() int {
+func (o *outside) begin(owner int32) int {
 	o.next++
-	o.txns[o.next] = &txn{}
+	o.txns[o.next] = &txn{owner: owner}
 	return o.next
 }
 
@@ -207,18 +253,29 @@ func (o *outside) commit(id int) {
 	}
 }
 
-// recover commits what the restored state has and aborts everything else that is open.
-func (o *outside) recover(pending []pendingTxn) {
+// recover commits what the restored state has and aborts everything else that is open
+// of the sink's subtasks for which only is true, or of all if it is nil. It refuses
+// what another process has been replaced by, as transactional systems do: the fence
+// of the checkpoint store cannot reach this far.
+func (o *outside) recover(process int, pending []pendingTxn, only func(place) bool) (ok bool) {
+	if process < o.epoch {
+		return false
+	}
+	o.epoch = process
 	keep := map[int]bool{}
 	for _, p := range pending {
+		if o.w.cfg.bug == bugDropsPrepared {
+			continue
+		}
 		keep[p.txn] = true
 		o.commit(p.txn)
 	}
 	for id, t := range o.txns {
-		if !keep[id] && t.ended == 0 {
+		if !keep[id] && t.ended == 0 && (only == nil || only(place{theSink, t.owner})) {
 			t.ended = 'a'
 		}
 	}
+	return true
 }
 
 // sweep is what a coordinator does that takes over: see checkpoint.Sweep.

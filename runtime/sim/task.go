@@ -4,25 +4,15 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tidemark/tidemark/internal/javaio"
+	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/runtime/barrier"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
 )
 
-const (
-	sources  = 2
-	counters = 2
-	keyCount = 4
-)
-
-// Numbers of tasks: sources, counters, the sink.
-const (
-	firstCounter = sources
-	theSink      = sources + counters
-	taskCount    = theSink + 1
-)
+// keyCount is how many keys records have.
+const keyCount = 6
 
 type element struct {
 	kind  byte // r record, b barrier, c cancel, e end
@@ -34,12 +24,12 @@ type element struct {
 
 // state of a task: what a file has.
 type state struct {
-	splits   []split           // of a source; not changed in place
-	ended    bool              // of a source: all records are out
-	counts   [keyCount]int32   // of a counter
-	changed  uint32            // keys that a delta has
-	pending  []pendingTxn      // of the sink
-	inFlight map[int][]element // channel state
+	splits   []split         // of a source; not changed in place
+	ended    bool            // of a source: all records are out
+	counts   [keyCount]int32 // of a counter
+	changed  uint32          // keys that a delta has
+	pending  []pendingTxn    // of the sink
+	inFlight [][]element     // channel state, by channel; nil for none
 }
 
 type pendingTxn struct {
@@ -50,7 +40,7 @@ type pendingTxn struct {
 // task is a model of one task's attempt.
 type task struct {
 	p           *process
-	i           int
+	at          place
 	t           event.Task
 	h           *barrier.Handler
 	in          [][]element
@@ -61,6 +51,7 @@ type task struct {
 	ending      int64  // its operators have finished: the checkpoint that has to be complete
 	over        bool   // finished
 	latest      int64  // triggered by the coordinator
+	last        int64  // barrier that its snapshot was taken for, the newest
 	noMore      bool   // splits
 	asked       int64  // for a split: not again before
 	lastArrival int64  // of a message from the coordinator
@@ -68,8 +59,13 @@ type task struct {
 	busy        bool   // a step is due
 	stepFunc    func() // due, made once
 	snaps       map[int64]*snap
+	built       map[int64]*snap        // what later snapshots may build on
+	confirmed   int64                  // the newest of them that is complete
+	aborted     map[int64]bool         // before their barriers came
+	stop        int64                  // savepoint that it waits for, to end with it
 	files       []metadata.NamedHandle // shared files of the last confirmed checkpoint
 	changed     uint32                 // since it
+	backend     *realCounts            // nil for ModelBackend
 }
 
 type target struct {
@@ -87,34 +83,49 @@ type snap struct {
 	finished  bool
 	unaligned bool
 	savepoint string // its folder
+	options   event.Options
+	frozen    keyed.Snapshot // of a real backend
 	capturing map[int]bool
 	base      []metadata.NamedHandle
 	files     []metadata.NamedHandle // what it will have
 	changed   uint32
 }
 
-func (k *task) channels() int {
-	switch {
-	case k.i < firstCounter:
-		return 0
-	case k.i < theSink:
-		return sources
+// wire connects a task with those behind it, which are there, and those in front.
+func (k *task) wire() {
+	p := k.p
+	if p.w.cfg.Shape == Pipelines {
+		if k.at.vertex != theSink {
+			k.out = []target{{p.tasks[k.at.vertex+1][k.at.subtask], 0}}
+		}
+		return
 	}
-	return counters
-}
-
-// wire connects the tasks of a process.
-func (p *process) wire() {
-	for _, k := range p.tasks {
-		switch {
-		case k.i < firstCounter:
-			for c := range counters {
-				k.out = append(k.out, target{p.tasks[firstCounter+c], k.i})
-			}
-		case k.i < theSink:
-			k.out = []target{{p.tasks[theSink], k.i - firstCounter}}
+	if k.at.vertex != theSink {
+		for _, t := range p.tasks[k.at.vertex+1] {
+			k.out = append(k.out, target{t, int(k.at.subtask)})
 		}
 	}
+}
+
+// end is the end of an attempt, without a word to anybody.
+func (k *task) end() {
+	k.dead = true
+	k.closeBackend()
+}
+
+// idle says that a task has nothing left to do.
+func (k *task) idle() bool {
+	if k.dead || k.txn != 0 || len(k.state.pending) > 0 || k.at.vertex == theSource && !k.state.ended && !k.over {
+		return false
+	}
+	for _, in := range k.in {
+		for _, e := range in {
+			if e.kind == 'r' {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // schedule lets the task make its next step, if it has something to do.
@@ -139,14 +150,17 @@ func (k *task) step() {
 		k.crash()
 		return
 	}
-	if k.i < firstCounter {
+	if k.at.vertex == theSource {
 		k.read()
 		return
+	}
+	if k.stop != 0 {
+		return // a savepoint decides how it goes on
 	}
 	// One of the channels that have something and are not blocked.
 	n, pick := 0, -1
 	for c := range k.in {
-		if len(k.in[c]) > 0 && !k.h.Blocked(c) {
+		if len(k.in[c]) > 0 && (!k.h.Blocked(c) || w.cfg.bug == bugNotBlocking) {
 			n++
 			if w.r.IntN(n) == 0 {
 				pick = c
@@ -173,17 +187,33 @@ func (k *task) step() {
 }
 
 func (k *task) process(l line) {
-	if k.i == theSink {
+	if k.at.vertex == theSink {
 		if k.txn == 0 {
-			k.txn = k.p.w.sink.begin()
+			k.txn = k.p.w.sink.begin(k.at.subtask)
 		}
 		t := k.p.w.sink.txns[k.txn]
 		t.lines = append(t.lines, l)
 		return
 	}
-	k.state.counts[l.key]++
+	if k.p.w.cfg.Shape == Pipelines {
+		k.state.counts[l.key%keyCount]++
+		k.changed |= 1 << (l.key % keyCount)
+		k.emit(0, l)
+		return
+	}
+	var n int32
+	if k.backend != nil {
+		var err error
+		if n, err = k.backend.add(l.key); err != nil {
+			k.p.w.fail("%s: %v", k.name(), err)
+			return
+		}
+	} else {
+		k.state.counts[l.key]++
+		n = k.state.counts[l.key]
+	}
 	k.changed |= 1 << l.key
-	k.emit(0, line{l.key, k.state.counts[l.key]})
+	k.emit(int(ownerOf(l.key, int32(len(k.out)))), line{l.key, n})
 }
 
 func (k *task) emit(out int, l line) {
@@ -211,7 +241,7 @@ func (k *task) push(channel int, e element) {
 
 func (k *task) capture(s *snap, channel int, e element) {
 	if s.state.inFlight == nil {
-		s.state.inFlight = map[int][]element{}
+		s.state.inFlight = make([][]element, len(k.in))
 	}
 	s.state.inFlight[channel] = append(s.state.inFlight[channel], e)
 	k.p.w.res.Captured++
@@ -297,7 +327,7 @@ func (k *task) handle(ev barrier.Event, overtaken int) {
 			convert = append(convert, a)
 		case barrier.Abort:
 			w.trace("%s gives up checkpoint %d: %s", k.name(), a.ID, a.Reason)
-			delete(k.snaps, a.ID)
+			k.drop(a.ID)
 			for _, o := range k.out {
 				o.t.push(o.channel, element{kind: 'c', id: a.ID})
 			}
@@ -329,12 +359,28 @@ func (k *task) snap(id int64) *snap {
 	return s
 }
 
+// drop forgets a snapshot under way.
+func (k *task) drop(id int64) {
+	if s := k.snaps[id]; s != nil {
+		s.release()
+	}
+	delete(k.snaps, id)
+}
+
+// release gives up what a snapshot holds.
+func (s *snap) release() {
+	if s.frozen != nil {
+		s.frozen.Release()
+		s.frozen = nil
+	}
+}
+
 // trigger is the coordinator's.
 func (k *task) trigger(b event.Barrier) {
 	switch {
 	case k.dead || k.over || b.ID <= k.latest:
 		return
-	case k.i >= firstCounter && k.ended < len(k.in):
+	case k.ended < len(k.in):
 		return // a barrier will come: the coordinator knew of the end of the inputs before this task
 	}
 	k.latest = b.ID
@@ -354,6 +400,20 @@ func (k *task) trigger(b event.Barrier) {
 // snapshot is the synchronous part: the barrier goes on first.
 func (k *task) snapshot(b event.Barrier) {
 	w := k.p.w
+	gone := k.aborted[b.ID]
+	for id := range k.aborted {
+		if id <= b.ID {
+			delete(k.aborted, id)
+		}
+	}
+	if gone { // those behind must not wait for it
+		delete(k.snaps, b.ID)
+		for _, o := range k.out {
+			o.t.push(o.channel, element{kind: 'c', id: b.ID})
+		}
+		return
+	}
+	k.last = max(k.last, b.ID)
 	k.confirm(b.Base) // the notification may have been lost
 	k.broadcast(b)
 	s := k.snap(b.ID)
@@ -361,13 +421,20 @@ func (k *task) snapshot(b event.Barrier) {
 	s.state, s.taken = k.state, true
 	s.state.inFlight = flight
 	s.unaligned = b.Options.Alignment == event.Unaligned
+	s.options = b.Options
 	if b.Options.Type.IsSavepoint() {
 		s.savepoint = b.Options.Target
+	}
+	if b.Options.Post != event.None {
+		k.stop = b.ID
+	}
+	if !k.freeze(s) {
+		return
 	}
 	if s.unaligned {
 		w.res.Unaligned++
 	}
-	if k.i == theSink {
+	if k.at.vertex == theSink {
 		if k.txn != 0 {
 			w.sink.txns[k.txn].prepared = true
 			k.state.pending = append(slices.Clip(k.state.pending), pendingTxn{b.ID, k.txn})
@@ -376,9 +443,10 @@ func (k *task) snapshot(b event.Barrier) {
 		s.state.pending = slices.Clone(k.state.pending)
 	}
 	s.base, s.changed = k.files, k.changed
-	if w.cfg.Finish && k.ending == 0 && (k.i < firstCounter && k.state.ended || k.i >= firstCounter && k.ended == len(k.in)) {
-		k.ending, s.finished = b.ID, true
-	} else if k.ending != 0 {
+	if b.Options.Type != event.Checkpoint {
+		s.base, s.changed = nil, 1<<keyCount-1
+	}
+	if w.cfg.Finish && (k.ending != 0 || k.at.vertex == theSource && k.state.ended || k.at.vertex != theSource && k.ended == len(k.in)) {
 		k.ending, s.finished = b.ID, true
 	}
 	took := 1 + w.r.Int64N(15)
@@ -394,7 +462,7 @@ func (k *task) upload(s *snap) {
 		return
 	}
 	if k.p.w.happens(FaultUpload, 5) {
-		delete(k.snaps, s.id)
+		k.drop(s.id)
 		k.p.toCoordinator(func() *checkpoint.Event {
 			return &checkpoint.Event{Kind: checkpoint.EvDecline, Decline: &event.Decline{ID: s.id, Task: k.t, Reason: event.CheckpointAsyncException}}
 		}, nil)
@@ -412,38 +480,21 @@ func (k *task) finishSnap(s *snap) {
 	}
 	w := k.p.w
 	delete(k.snaps, s.id)
-	unique := fmt.Sprintf("%d-%d-%d-%d", k.p.number, k.t.Attempt, k.i, s.id)
-	own := fmt.Sprintf("file:/ckp/chk-%d/%s", s.id, unique)
-	if s.savepoint != "" {
-		own = s.savepoint + "/" + unique
+	st, written, err := k.write(s)
+	if err != nil {
+		w.fail("%s: checkpoint %d: %v", k.name(), s.id, err)
+		return
 	}
-	content := s.state
-	st := &metadata.SubtaskState{}
-	var written []string
-	if w.cfg.Incremental && s.savepoint == "" && k.i >= firstCounter && k.i < theSink {
-		shared := fmt.Sprintf("file:/ckp/shared/%s", unique)
-		base := s.base
-		content.changed = s.changed
-		if len(base) >= 3 { // a compaction
-			base, content.changed = nil, 1<<keyCount-1
-		}
-		h := &metadata.IncrementalHandle{Form: metadata.TagIncremental, CheckpointID: s.id, BackendID: javaio.NewString(unique), Range: metadata.KeyGroupRange{Count: 1}, Meta: &metadata.ByteStreamHandle{}}
-		h.Shared = append(slices.Clone(base), metadata.NamedHandle{Name: javaio.NewString(unique), Handle: fileHandle(shared)})
-		s.files = h.Shared
-		delta := content
-		delta.inFlight = nil
-		w.store.write(shared, &delta)
-		written = append(written, shared)
-		st.ManagedKeyed = h
-		st.RawKeyed = &metadata.KeyGroupsHandle{Form: metadata.TagKeyGroups, Range: metadata.KeyGroupRange{Count: 1}, Offsets: []int64{0}, Delegate: fileHandle(own)}
-	} else {
-		st.ManagedKeyed = &metadata.KeyGroupsHandle{Form: metadata.TagKeyGroups, Range: metadata.KeyGroupRange{Count: 1}, Offsets: []int64{0}, Delegate: fileHandle(own)}
+	if s.files != nil {
+		k.built[s.id] = s
 	}
-	w.store.write(own, &content)
-	written = append(written, own)
-	k.p.uploads[s.id] = append(k.p.uploads[s.id], s)
 	s.state = state{}
-	k.snapsDone(s)
+	if w.cfg.bug == bugCommitsEarly && k.at.vertex == theSink {
+		k.complete(s.id)
+	}
+	if w.cfg.bug == bugStaleBase {
+		k.confirm(s.id)
+	}
 	ack := event.Ack{ID: s.id, Task: k.t, Finished: s.finished, State: []event.OperatorSubtask{{ID: k.t.Vertex, State: st}}}
 	k.p.toCoordinator(func() *checkpoint.Event {
 		a := ack
@@ -457,23 +508,12 @@ func (k *task) finishSnap(s *snap) {
 	})
 }
 
-func fileHandle(name string) metadata.StreamHandle {
-	return &metadata.FileHandle{Path: javaio.NewString(name), Size: 1}
-}
-
-// snapsDone remembers what a later checkpoint may build on.
-func (k *task) snapsDone(s *snap) {
-	if s.files != nil {
-		k.p.built[buildKey{k.i, s.id}] = s
-	}
-}
-
 // complete is the coordinator's notification: it may come late, twice, or never.
 func (k *task) complete(id int64) {
 	if k.dead || k.over {
 		return
 	}
-	if k.i == theSink {
+	if k.at.vertex == theSink {
 		rest := k.state.pending[:0:0]
 		for _, p := range k.state.pending {
 			if p.id <= id {
@@ -485,7 +525,7 @@ func (k *task) complete(id int64) {
 		k.state.pending = rest
 	}
 	k.confirm(id)
-	if k.ending != 0 && id >= k.ending {
+	if k.ending != 0 && id >= k.ending || k.stop != 0 && id == k.stop {
 		k.finish()
 	}
 }
@@ -493,9 +533,12 @@ func (k *task) complete(id int64) {
 // confirm has the next snapshot build on a checkpoint that is complete. What this
 // task does not know the files of, it does not build on.
 func (k *task) confirm(id int64) {
-	if s := k.p.built[buildKey{k.i, id}]; s != nil && id > k.p.confirmedID[k.i] {
+	if k.backend != nil && id != 0 {
+		k.backend.Confirmed(id)
+	}
+	if s := k.built[id]; s != nil && id > k.confirmed {
 		k.files = s.files
-		k.p.confirmedID[k.i] = id
+		k.confirmed = id
 		// What changed up to that checkpoint is in its files; the model does not keep
 		// what has changed since and writes all keys.
 		k.changed = 1<<keyCount - 1
@@ -504,14 +547,26 @@ func (k *task) confirm(id int64) {
 
 // abort is the coordinator's notification.
 func (k *task) abort(id int64) {
-	if !k.dead && k.snaps[id] != nil {
-		delete(k.snaps, id)
+	if k.dead || k.over {
+		return
+	}
+	if id > k.last {
+		k.aborted[id] = true
+	}
+	k.drop(id)
+	if k.backend != nil {
+		k.backend.Aborted(id)
+	}
+	if k.stop == id {
+		k.stop = 0
+		k.schedule()
 	}
 }
 
 // finish ends a task whose last checkpoint is complete.
 func (k *task) finish() {
 	k.over = true
+	k.closeBackend()
 	for _, o := range k.out {
 		o.t.push(o.channel, element{kind: 'e'})
 	}
@@ -520,8 +575,10 @@ func (k *task) finish() {
 
 func (k *task) crash() {
 	k.p.w.trace("%s crashes", k.name())
-	k.dead = true
+	k.end()
 	k.p.taskFailed(k)
 }
 
-func (k *task) name() string { return fmt.Sprintf("task %d#%d", k.i, k.t.Attempt) }
+func (k *task) name() string {
+	return fmt.Sprintf("%s[%d]#%d", vertexNames[k.at.vertex], k.at.subtask, k.t.Attempt)
+}
