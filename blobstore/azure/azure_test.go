@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -216,15 +215,13 @@ func TestWrongChecksum(t *testing.T) {
 }
 
 func TestNoCredentials(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // no az
+	// No managed identity either: the address that gives one may belong to somebody on the
+	// machine that runs the test, and answer, or never answer.
+	t.Setenv("AZURE_TOKEN_CREDENTIALS", "dev")
 	s := openTest(t, func(http.ResponseWriter, *http.Request) { t.Error("nothing to ask for without credentials") }, "", nil)
 	s.endpoint = "https://" + s.endpoint[len("http://"):] // tokens go by TLS only
-	t.Setenv("PATH", t.TempDir())                         // no az
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	_, err := s.Stat(ctx, "x")
-	if ctx.Err() != nil {
-		t.Skip("the machine has an address for managed identities that does not answer")
-	}
+	_, err := s.Stat(t.Context(), "x")
 	require.ErrorIs(t, err, blobstore.ErrPermission)
 	require.ErrorContains(t, err, "AZURE_STORAGE_KEY")
 	require.NotContains(t, err.Error(), "\n")

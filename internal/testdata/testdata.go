@@ -17,14 +17,25 @@ const SharedEnv = "TIDEMARK_SHARED"
 
 // Shared returns the folder with the shared data sets: the value of
 // TIDEMARK_SHARED, else the first folder "shared" with "goldens" in it that
-// lies beside a parent of the working directory. Without one it skips the test.
+// lies beside a parent of the working directory. Without one it skips the test; but
+// where TIDEMARK_SHARED names one, it has to be there.
 func Shared(t testing.TB) string {
 	t.Helper()
 	dir, ok := findShared()
 	if !ok {
-		t.Skip("no shared test data: set " + SharedEnv)
+		absent(t, "no shared test data: set "+SharedEnv)
 	}
 	return dir
+}
+
+// absent ends a test that lacks data: it fails where the environment says that the data
+// is there, so that a wrong name does not pass as a test.
+func absent(t testing.TB, what string) {
+	t.Helper()
+	if dir := os.Getenv(SharedEnv); dir != "" {
+		t.Fatalf("%s is %s: %s", SharedEnv, dir, what)
+	}
+	t.Skip(what)
 }
 
 func findShared() (string, bool) {
@@ -77,7 +88,7 @@ func Corpus(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(Shared(t), "corpus", "flink")
 	if !isDir(dir) {
-		t.Skip("no corpus in the shared test data")
+		absent(t, "no corpus in the shared test data")
 	}
 	return dir
 }
