@@ -79,10 +79,15 @@ func (s *store) remove(name string) {
 		s.unlink(name)
 		return
 	}
+	var who []string
 	for meta, refs := range s.refs {
 		if slices.Contains(refs, name) {
-			s.w.fail("file %s is deleted, and %s has it", name, meta)
+			who = append(who, meta)
 		}
+	}
+	if len(who) > 0 {
+		slices.Sort(who)
+		s.w.fail("file %s is deleted, and %s has it", name, who[0])
 	}
 	delete(s.files, name)
 	s.unlink(name)
