@@ -155,6 +155,7 @@ func (d *DB) openPebble() (err error) {
 		return fmt.Errorf("%s: %w", d.name(), err)
 	}
 	d.db = db
+	d.sched.due = d.compactionDue
 	d.fs.state.CompareAndSwap(fsOpening, fsRunning)
 	if err := d.Err(); err != nil {
 		return err

@@ -88,8 +88,8 @@ func pebbleOptions(p *Process, o *Options) *pebble.Options {
 		MaxManifestFileSize:         256 << 10, // it is uploaded whole with each checkpoint
 		MemTableSize:                uint64(max(min(int64(o.MemTableBytes), p.MemoryBytes()/8), 256<<10)),
 		MemTableStopWritesThreshold: stopMemtables,
-		L0CompactionThreshold:       8, // Pebble counts each sublevel twice
-		L0StopWritesThreshold:       24,
+		L0CompactionThreshold:       2 * minRuns, // Pebble counts each sublevel twice
+		L0StopWritesThreshold:       stopRuns,
 		LBaseMaxBytes:               64 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, max(1, p.limit.places) },
 		MaxConcurrentDownloads:      func() int { return 1 },

@@ -124,6 +124,7 @@ type scheduler struct {
 	mu      sync.Mutex
 	idle    *sync.Cond // calling == 0
 	db      pebble.DBForCompaction
+	due     func() bool // whether level 0 is to be compacted now; set before the gate opens
 	open    bool
 	calling int // calls of db under way
 }
@@ -158,15 +159,11 @@ func (s *scheduler) Unregister() {
 	}
 }
 
-// TrySchedule implements pebble.CompactionScheduler.
+// TrySchedule implements pebble.CompactionScheduler. It is called with Pebble's locks,
+// so it cannot see whether the compaction is due: the limit asks for it at once.
 func (s *scheduler) TrySchedule() (bool, pebble.CompactionGrantHandle) {
-	s.mu.Lock()
-	open := s.open && s.db != nil
-	s.mu.Unlock()
-	if !open || !s.limit.take() {
-		return false, nil
-	}
-	return true, grantHandle{s.limit}
+	s.limit.poke()
+	return false, nil
 }
 
 // UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler.
@@ -208,7 +205,11 @@ func (s *scheduler) waiting() (bool, pebble.WaitingCompaction) {
 		return false, pebble.WaitingCompaction{}
 	}
 	defer s.leave()
-	return db.GetWaitingCompaction()
+	waiting, w := db.GetWaitingCompaction()
+	if waiting && !w.Optional && s.due != nil && !s.due() {
+		waiting = false
+	}
+	return waiting, w
 }
 
 func (s *scheduler) schedule() bool {

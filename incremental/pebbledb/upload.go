@@ -314,6 +314,13 @@ func (u *uploads) init(d *DB) {
 	u.frozen, u.pending, u.copies = map[int64]*Frozen{}, map[int64]map[string]stored{}, map[int64]string{}
 }
 
+// any tells whether a checkpoint has tables of the database.
+func (u *uploads) any() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.base) > 0 || len(u.pending) > 0
+}
+
 func (u *uploads) begin(f *Frozen) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
