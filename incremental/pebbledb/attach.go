@@ -8,9 +8,6 @@ import (
 	"strconv"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
-	"github.com/cockroachdb/pebble/v2/sstable"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidemark/tidemark/metadata"
 )
@@ -173,9 +170,6 @@ func overlapsAny(files []external, x external) bool {
 	return false
 }
 
-// copyBytes is the size of tables that copyFrom makes.
-const copyBytes = tableBytes
-
 // copyFrom adds the wanted key groups of another database by writing them anew.
 func (d *DB) copyFrom(ctx context.Context, from *pebble.DB, want metadata.KeyGroupRange) error {
 	in := span(want)
@@ -184,58 +178,22 @@ func (d *DB) copyFrom(ctx context.Context, from *pebble.DB, want metadata.KeyGro
 		return err
 	}
 	defer it.Close()
-	fs := d.opts.FS
-	var paths []string
-	defer func() {
-		for _, p := range paths {
-			fs.Remove(p)
-		}
-	}()
-	var w *sstable.Writer
-	finish := func() error {
-		if w == nil {
-			return nil
-		}
-		err := w.Close()
-		w = nil
-		return err
-	}
+	t := d.NewTables()
+	defer t.Discard()
 	for ok := it.First(); ok; ok = it.Next() {
-		if w != nil && w.Raw().EstimatedSize() > copyBytes {
-			if err := finish(); err != nil {
-				return err
-			}
-		}
-		if w == nil {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			path := fs.PathJoin(d.dir, "fetch", fmt.Sprintf("copy-%s-%06d.sst", d.incarnation, len(paths)))
-			f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
-			if err != nil {
-				return err
-			}
-			paths = append(paths, path)
-			w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), d.popts.MakeWriterOptions(6, d.db.TableFormat()))
-		}
 		v, err := it.ValueAndErr()
 		if err != nil {
-			finish()
 			return err
 		}
-		if err := w.Set(it.Key(), v); err != nil {
-			finish()
+		if err := t.Set(it.Key(), v); err != nil {
 			return err
 		}
-	}
-	if err := finish(); err != nil {
-		return err
+		if t.rows&1023 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 	if err := it.Error(); err != nil {
 		return err
 	}
-	if len(paths) == 0 {
-		return nil
-	}
-	return d.guard(func() error { return d.db.Ingest(ctx, paths) })
+	return d.Ingest(ctx, t)
 }
