@@ -23,9 +23,13 @@ const maxWarm = 64
 // opening them one after the other would take a request's time for each. What
 // fails is found by whoever reads.
 func (d *DB) warm(ctx context.Context, files []*remoteFile) {
-	files = files[max(0, len(files)-maxWarm):] // upper levels come last
+	d.ends(ctx, files[max(0, len(files)-maxWarm):], maxUploads) // upper levels come last
+}
+
+// ends fetches the ends of tables, some at a time, in their order.
+func (d *DB) ends(ctx context.Context, files []*remoteFile, atOnce int) {
 	var g errgroup.Group
-	g.SetLimit(maxUploads)
+	g.SetLimit(atOnce)
 	for _, r := range files {
 		g.Go(func() error {
 			if r.use() != nil {
@@ -40,14 +44,14 @@ func (d *DB) warm(ctx context.Context, files []*remoteFile) {
 	g.Wait()
 }
 
-// prefetch begins to warm the youngest tables while Pebble opens: those of level 0,
-// which the first read asks one after the other. No more than are fetched at a time,
-// so that nobody waits behind them.
+// prefetch begins to fetch the ends of the tables while Pebble opens, the youngest
+// first: those of level 0, which the first read asks one after the other, then those of
+// the levels below, of which it asks one each. Places are left for who reads.
 func (d *DB) prefetch(files []*remoteFile) {
 	files = slices.Clone(files)
-	slices.SortFunc(files, func(a, b *remoteFile) int { return strings.Compare(a.entry.Name, b.entry.Name) })
-	files = files[max(0, len(files)-d.p.maxTransfers):]
-	d.work.Go(func() { d.warm(d.life, files) })
+	slices.SortFunc(files, func(a, b *remoteFile) int { return strings.Compare(b.entry.Name, a.entry.Name) })
+	files = files[:min(len(files), maxWarm)]
+	d.work.Go(func() { d.ends(d.life, files, max(1, d.p.maxTransfers*3/4)) })
 }
 
 // fetch brings the tables of a restored database here: now, or in the background.
@@ -95,7 +99,7 @@ func (d *DB) fetch(ctx context.Context, files []*remoteFile) error {
 }
 
 // maxWaiting is how many sorted runs level 0 may have before compactions begin although
-// tables are still in the blob store; at three times as many Pebble lets writers wait.
+// tables are still in the blob store; at stopRuns Pebble lets writers wait.
 const maxWaiting = 8
 
 // watchLevel0 opens the gate of compactions when they cannot wait until all tables are here.

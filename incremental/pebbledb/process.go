@@ -21,7 +21,7 @@ type ProcessOptions struct {
 	// Compactions is how many run at a time; 0 is half of GOMAXPROCS, at least 1.
 	Compactions int
 	// Transfers is how many files are being uploaded at a time, and how many parts of
-	// files downloaded; 0 is 8.
+	// files downloaded; 0 is 16.
 	Transfers int
 	// TransferBytes is how many bytes of downloads are in memory at a time; 0 is 64 MiB.
 	// Uploads take 64 KiB each beside what the store's writer holds.
@@ -67,7 +67,7 @@ func NewProcess(opts *ProcessOptions) *Process {
 		o.Compactions = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	if o.Transfers <= 0 {
-		o.Transfers = 8
+		o.Transfers = 16
 	}
 	if o.TransferBytes <= 0 {
 		o.TransferBytes = 64 << 20
