@@ -36,20 +36,19 @@ func w2() error {
 		if !wanted(*label + "/" + variant) {
 			return
 		}
-		var perSecond, perOp []float64
+		var results costs
 		for pass := range passes {
 			runtime.GC()
-			wall, cpu := measure(func() {
+			took := measure(func() {
 				for _, k := range seq[pass*ops : (pass+1)*ops] {
 					op(k)
 				}
 			})
 			if pass > 0 {
-				perSecond, perOp = append(perSecond, ops/wall), append(perOp, cpu*1e9/ops)
+				results.add(took, ops)
 			}
 		}
-		report("w2", *label+"/"+variant, "throughput", "ops/s", perSecond...)
-		report("w2", *label+"/"+variant, "cpu_per_op", "ns", perOp...)
+		results.report("w2", *label+"/"+variant, "op")
 	}
 	get := func(k int64) {
 		v, ok, err := s.Get(b.Key(k))

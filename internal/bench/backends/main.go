@@ -11,8 +11,11 @@
 //	go run ./internal/bench/backends -backend lsm w1         # as rocksdb-mm256
 //	go run ./internal/bench/backends -backend lsm -name rocksdb-64c -budget 64 -keys 5000000 w2
 //	go run ./internal/bench/backends -backend lsm -name rocksdb+inc w3inc
+//	go run ./internal/bench/backends -backend lsm -keep DIR w4kept  # what bench-flink's w3 --keep DIR left
 //
-// CPU per operation is that of the measuring thread. Human lines go to stderr.
+// cpu_per_op and cpu_per_timer are CPU time of the measuring thread, process_cpu_per_op
+// that of all threads: with what is drained, compacted and collected meanwhile. Human
+// lines go to stderr.
 package main
 
 import (
@@ -42,6 +45,7 @@ var (
 	dir     = flag.String("dir", "", "where snapshots go; a temporary directory if empty")
 	gogc    = flag.Int("gogc", 100, "GOGC")
 	profile = flag.String("cpuprofile", "", "file for a CPU profile")
+	kept    = flag.String("keep", "", "w4kept: folder with bench-flink's index.tsv")
 	kind    = flag.String("backend", "heap", "heap or lsm")
 	label   = flag.String("name", "", "what the backend is called in variants; hashmap, or rocksdb as Flink's figures are")
 	budget  = flag.Int64("budget", 256, "memory budget of lsm in MiB")
@@ -80,11 +84,11 @@ func run(workloads []string) error {
 		return err
 	}
 	if len(workloads) == 0 {
-		return fmt.Errorf("name workloads: w1, w2, w3, w3inc, w4, dip, w7")
+		return fmt.Errorf("name workloads: w1, w2, w3, w3inc, w4, w4kept, dip, w7")
 	}
 	runtime.LockOSThread()
 	for _, w := range workloads {
-		f := map[string]func() error{"w1": w1, "w2": w2, "w3inc": w3inc, "w3": w3, "w4": w4, "dip": dip, "w7": w7}[w]
+		f := map[string]func() error{"w1": w1, "w2": w2, "w3inc": w3inc, "w3": w3, "w4": w4, "w4kept": w4kept, "dip": dip, "w7": w7}[w]
 		if f == nil {
 			return fmt.Errorf("no workload %s", w)
 		}
@@ -202,9 +206,29 @@ func heapMiB() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// measure times f and gives seconds of wall and of thread CPU.
-func measure(f func()) (wall, cpu float64) {
-	c, s := threadCPU(), time.Now()
+// cost is what a number of operations took, in seconds: wall time, CPU time of the
+// measuring thread and of the process.
+type cost struct{ wall, thread, process float64 }
+
+func measure(f func()) cost {
+	p, c, s := processCPU(), threadCPU(), time.Now()
 	f()
-	return time.Since(s).Seconds(), (threadCPU() - c).Seconds()
+	return cost{time.Since(s).Seconds(), (threadCPU() - c).Seconds(), processCPU() - p}
+}
+
+// costs are those of some runs, for each operation.
+type costs struct{ perSecond, thread, process []float64 }
+
+func (c *costs) add(m cost, ops int) {
+	n := float64(ops)
+	c.perSecond = append(c.perSecond, n/m.wall)
+	c.thread = append(c.thread, m.thread*1e9/n)
+	c.process = append(c.process, m.process*1e9/n)
+}
+
+// report prints them; what is "op" or "timer".
+func (c *costs) report(workload, variant, what string) {
+	report(workload, variant, "throughput", what+"s/s", c.perSecond...)
+	report(workload, variant, "cpu_per_"+what, "ns", c.thread...)
+	report(workload, variant, "process_cpu_per_"+what, "ns", c.process...)
 }

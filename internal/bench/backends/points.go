@@ -23,10 +23,10 @@ func point(variant string, seq []int64, op func(pass, i int, k int64), undo func
 	if !wanted(variant) {
 		return
 	}
-	var perSecond, perOp []float64
+	var results costs
 	for pass := range 2 + *runs {
 		runtime.GC()
-		wall, cpu := measure(func() {
+		took := measure(func() {
 			for i, k := range seq {
 				op(pass, i, k)
 			}
@@ -37,12 +37,10 @@ func point(variant string, seq []int64, op func(pass, i int, k int64), undo func
 			}
 		}
 		if pass >= 2 {
-			perSecond = append(perSecond, float64(len(seq))/wall)
-			perOp = append(perOp, cpu*1e9/float64(len(seq)))
+			results.add(took, len(seq))
 		}
 	}
-	report("w1", variant, "throughput", "ops/s", perSecond...)
-	report("w1", variant, "cpu_per_op", "ns", perOp...)
+	results.report("w1", variant, "op")
 }
 
 // Sink keeps what was read, so that no read is optimized away.
@@ -265,11 +263,10 @@ func w7() error {
 	for i := range at {
 		at[i] = s.below(1_000_000)
 	}
-	type result struct{ perSecond, perOp []float64 }
-	results := map[string]*result{}
+	results := map[string]*costs{}
 	order := []string{"register", "register-again", "delete", "fire"}
 	for _, o := range order {
-		results[o] = &result{}
+		results[o] = &costs{}
 	}
 	var mem []float64
 	for run := range 1 + *runs {
@@ -279,11 +276,9 @@ func w7() error {
 		step := func(name string, ops func() int) {
 			runtime.GC()
 			var done int
-			wall, cpu := measure(func() { done = ops() })
+			took := measure(func() { done = ops() })
 			if run > 0 {
-				r := results[name]
-				r.perSecond = append(r.perSecond, float64(done)/wall)
-				r.perOp = append(r.perOp, cpu*1e9/float64(done))
+				results[name].add(took, done)
 			}
 		}
 		register := func() int {
@@ -320,8 +315,7 @@ func w7() error {
 		must(b.Close())
 	}
 	for _, o := range order {
-		report("w7", *label+"/"+o, "throughput", "timers/s", results[o].perSecond...)
-		report("w7", *label+"/"+o, "cpu_per_timer", "ns", results[o].perOp...)
+		results[o].report("w7", *label+"/"+o, "timer")
 	}
 	report("w7", *label+"/register", "heap_after", "MiB", mem...)
 	return nil

@@ -153,45 +153,11 @@ func w4() error {
 		p.save(b, f.name, f.format)
 	}
 	must(b.Close())
-	b = nil
-	ctx := context.Background()
 	for _, f := range formats {
 		variant := fmt.Sprintf(*label+"/%dk/%s", n/1000, f.name)
-		if !wanted(variant) {
-			continue
+		if err := restored(variant, p.pool, filepath.Join(p.dir, f.name), n); err != nil {
+			return err
 		}
-		var complete, first, scan, cpus []float64
-		for range *runs {
-			runtime.GC()
-			loc, err := blobstore.Parse(filepath.Join(p.dir, f.name))
-			must(err)
-			sn, err := snapshot.Open(ctx, p.pool, loc, nil)
-			must(err)
-			start, cpu := time.Now(), processCPU()
-			b := open()
-			s := keyed.Value(b, "state", serializer.Bytes)
-			must(b.Restore(ctx, keyed.RestoreSource{Snapshot: sn}))
-			complete = append(complete, ms(start))
-			cpus = append(cpus, (processCPU()-cpu)*1e3)
-			if _, ok, err := s.Get(b.Key(42)); !ok || err != nil {
-				return fmt.Errorf("key 42: %v %v", ok, err)
-			}
-			first = append(first, ms(start))
-			start = time.Now()
-			seen := 0
-			for range s.All() {
-				seen++
-			}
-			if seen != n {
-				return fmt.Errorf("%d keys of %d", seen, n)
-			}
-			scan = append(scan, ms(start))
-			must(b.Close())
-		}
-		report("w4", variant, "restore_complete", "ms", complete...)
-		report("w4", variant, "restore_cpu", "ms", cpus...)
-		report("w4", variant, "first_get", "ms", first...)
-		report("w4", variant, "scan_keys", "ms", scan...)
 	}
 	return nil
 }
