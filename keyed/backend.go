@@ -102,7 +102,17 @@ type WriteOptions struct {
 	Format Format
 	// Compress key groups with snappy.
 	Compress bool
+	// Last says that nothing is read from the snapshot after this: a backend in memory
+	// lets go of each key group once it is written, so that updates cost less from
+	// then on. A later Write fails with ErrClosed.
+	Last bool
 }
+
+// Toucher is a backend in memory, which can bring the entries of some keys into the
+// processor's cache before the records of these keys are processed one after the other:
+// their misses are waited for together then. It belongs to the owner. Calls with some
+// ten keys are best.
+type Toucher[K comparable] interface{ TouchKeys(keys []Key[K]) }
 
 // Written is a written state file.
 type Written struct {

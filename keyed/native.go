@@ -105,6 +105,9 @@ func (n *native[K, N, S]) put(k *Key[K], ns N, s S) {
 	}
 }
 
+// touchedTable is from how many entries on a table is touched for a batch of records.
+const touchedTable = 4096
+
 // touchAhead is how many keys of a batch are touched before the first is looked at.
 const touchAhead = 64
 
@@ -160,6 +163,18 @@ func (n *native[K, N, S]) Meta() *serializer.StateMeta { return &n.meta }
 
 // Release implements engine.State.
 func (n *native[K, N, S]) Release(w *table.View) { n.tab.Release(w) }
+
+// Passed implements engine.State.
+func (n *native[K, N, S]) Passed(w *table.View, group int) { n.tab.Passed(w, group) }
+
+// TouchKeys implements Toucher.
+func (n *native[K, N, S]) TouchKeys(keys []Key[K]) {
+	var ns N
+	// A small table is in the cache anyway; where there are namespaces the keys do not tell.
+	if unsafe.Sizeof(ns) == 0 && n.tab.Len() >= touchedTable {
+		n.touch(keys, ns)
+	}
+}
 
 // Loaded implements engine.State.
 func (n *native[K, N, S]) Loaded() { n.tab.Loaded() }

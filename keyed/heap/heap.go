@@ -135,6 +135,15 @@ func (b *Backend[K]) CleanUp(n int) {
 	}
 }
 
+// TouchKeys implements keyed.Toucher.
+func (b *Backend[K]) TouchKeys(keys []keyed.Key[K]) {
+	for i := range b.states {
+		if t, ok := b.states[i].State.(keyed.Toucher[K]); ok {
+			t.TouchKeys(keys)
+		}
+	}
+}
+
 // Registered reports whether a state is registered under a name, as opposed to one
 // that was restored and waits for it.
 func (b *Backend[K]) Registered(name string) bool {

@@ -178,6 +178,9 @@ func (x *rawRow) elements(dec *serializer.Decoder) (elems [][]byte, err error) {
 // Release, Sweep, Loaded and Stats implement engine.State.
 func (r *rawState) Release(*table.View) {}
 
+// Passed does nothing: rows do not change.
+func (r *rawState) Passed(*table.View, int) {}
+
 // Sweep does nothing: what is not registered has no TTL.
 func (r *rawState) Sweep(int) {}
 

@@ -20,8 +20,9 @@ type snap[K comparable] struct {
 	id int64
 	at int64 // milliseconds, for TTL
 
-	mu       sync.RWMutex // read by writers, written by release
+	mu       sync.RWMutex // read by writers, written by release and the last Write
 	released bool
+	last     bool // a Write with Last has begun
 }
 
 // Write implements keyed.Snapshot.
@@ -34,15 +35,24 @@ func (s *snap[K]) Write(ctx context.Context, w io.Writer, opts *keyed.WriteOptio
 }
 
 func (s *snap[K]) write(ctx context.Context, w io.Writer, opts *keyed.WriteOptions) (*keyed.Written, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.released {
-		return nil, keyed.ErrClosed
-	}
 	start := time.Now()
 	var o keyed.WriteOptions
 	if opts != nil {
 		o = *opts
+	}
+	if o.Last {
+		// It reads alone: what it has passed is gone for all others.
+		s.mu.Lock()
+		defer s.mu.Unlock()
+	} else {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+	}
+	if s.released || s.last {
+		return nil, keyed.ErrClosed
+	}
+	if o.Last {
+		s.last = true
 	}
 	b := s.b
 	metas := make([]serializer.StateMeta, len(s.states))
@@ -71,6 +81,9 @@ func (s *snap[K]) write(ctx context.Context, w io.Writer, opts *keyed.WriteOptio
 		for i, st := range s.states {
 			if err := st.Write(kw, i, s.w, g, s.at); err != nil {
 				return nil, fmt.Errorf("state %s: %w", metas[i].Name, err)
+			}
+			if o.Last {
+				st.Passed(s.w, g)
 			}
 		}
 	}

@@ -109,6 +109,7 @@ type keyedBase[K comparable, OUT any] struct {
 	f      any
 	ser    serializer.Serializer[K]
 	keys   *keyed.Keys[K]
+	warm   keyed.Toucher[K] // nil if the backend is none
 	timers timers[K, struct{}]
 	c      KeyedContext[K, OUT]
 	onFire TimerFunction[K, OUT]
@@ -127,6 +128,7 @@ func (p *keyedBase[K, OUT]) open(e *task.Env) (*KeyedRuntime[K], error) {
 	}
 	p.c = KeyedContext[K, OUT]{Context: Context[OUT]{out: &p.outputs, env: e, at: task.NoTimestamp, watermark: task.NoTimestamp}, timers: &p.timers}
 	p.onFire, _ = p.f.(TimerFunction[K, OUT])
+	p.warm, _ = b.(keyed.Toucher[K])
 	p.timers.open(e, b, "user-timers", serializer.VoidNS, p.fire)
 	p.timers.flush = p.flush
 	return &KeyedRuntime[K]{Runtime{e}, b}, nil
@@ -162,8 +164,9 @@ func (p *keyedBase[K, OUT]) Close() error {
 
 type keyedOperator[K comparable, IN, OUT any] struct {
 	keyedBase[K, OUT]
-	of func(IN) K
-	fn KeyedFunction[K, IN, OUT]
+	of   func(IN) K
+	fn   KeyedFunction[K, IN, OUT]
+	made [keyedAhead]keyed.Key[K]
 }
 
 func (p *keyedOperator[K, IN, OUT]) Input(int) any { return task.Input[IN](p) }
@@ -180,12 +183,26 @@ func (p *keyedOperator[K, IN, OUT]) Open(e *task.Env) error {
 	return p.timers.start(rt.Keyed.Err())
 }
 
+// keyedAhead is how many records have their keys made, and the entries of those
+// brought into the cache, before the first of them is processed.
+const keyedAhead = 64
+
 func (p *keyedOperator[K, IN, OUT]) Batch(b *task.Batch[IN]) error {
-	for i := range b.Values {
-		p.c.Key = p.keys.Make(p.of(b.Values[i]))
-		p.c.at = b.Time(i)
-		if err := p.fn.Process(&p.c, b.Values[i]); err != nil {
-			return err
+	for at := 0; at < len(b.Values); at += keyedAhead {
+		values := b.Values[at:min(at+keyedAhead, len(b.Values))]
+		keys := p.made[:len(values)]
+		for i := range values {
+			keys[i] = p.keys.Make(p.of(values[i]))
+		}
+		if p.warm != nil {
+			p.warm.TouchKeys(keys)
+		}
+		for i := range values {
+			p.c.Key = keys[i]
+			p.c.at = b.Time(at + i)
+			if err := p.fn.Process(&p.c, values[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return p.flush()

@@ -109,7 +109,7 @@ func freeze(ctx context.Context, op Operator, e *Env, b event.Barrier) (f *froze
 func (f *frozen) write(ctx context.Context, to *snapshot.Writer, b event.Barrier, o *StateOptions, persisted *int64) (*metadata.SubtaskState, error) {
 	s := &metadata.SubtaskState{Index: int32(f.place.Subtask)}
 	if f.keyed != nil {
-		up := &keyed.UploadOptions{WriteOptions: keyed.WriteOptions{Compress: o.Compress}}
+		up := &keyed.UploadOptions{WriteOptions: keyed.WriteOptions{Compress: o.Compress, Last: true}}
 		if b.Options.Type == event.SavepointCanonical {
 			up.Format = keyed.FormatCanonical
 		}

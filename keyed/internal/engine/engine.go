@@ -36,6 +36,8 @@ type State interface {
 	Loaded()
 	// Release drops what only the view needs.
 	Release(view *table.View)
+	// Passed says that nothing more is read of a key group of the view.
+	Passed(view *table.View, group int)
 	// Sweep looks at about n entries for expired ones; it belongs to the owner.
 	Sweep(n int)
 	Stats() Stats

@@ -11,10 +11,11 @@ func (o *oldVersion[K, N, V]) seen(w *View) bool { return o.from <= w.epoch && w
 
 // keep saves an entry before it changes, if an open view needs it, and marks the
 // entry as changed now. The caller holds the lock.
-func (t *Table[K, N, V]) keep(seg *segment[K, N, V], e *Entry[K, N, V], hash uint32) {
+func (t *Table[K, N, V]) keep(sh *shard[K, N, V], seg *segment[K, N, V], e *Entry[K, N, V], hash uint32) {
 	if t.views.readers.Load() == 0 {
 		return
 	}
+	sh.passed.Store(0)
 	slot, from := seg.slotOf(e), uint32(0)
 	if seg.vers != nil {
 		from = seg.vers[slot]
@@ -132,6 +133,28 @@ func (t *Table[K, N, V]) same(e *Entry[K, N, V], key K, ns N) bool {
 	return t.equal(e.Key, e.NS, key, ns)
 }
 
+// Passed says that nothing will be read from a view in a key group any more: if
+// there is no other view, the old versions are dropped and the owner changes the
+// group's entries as if the view were closed. The view's reader calls it.
+func (t *Table[K, N, V]) Passed(w *View, group int) {
+	sh := &t.shards[group-t.first]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	newest := t.views.newest.Load() // first: readers counts a view before it is the newest
+	if w.Closed() || w.retired.Load() || t.views.readers.Load() != 1 {
+		return
+	}
+	for pos := uint64(0); pos < 1<<32; {
+		seg := sh.place(uint32(pos)).seg
+		if seg != t.none {
+			seg.old, seg.vers = nil, nil
+		}
+		pos = seg.behind(pos)
+	}
+	// A view that was opened since has a greater epoch: the owner takes the lock for it.
+	sh.passed.Store(newest)
+}
+
 // Release drops the old versions if the view was the last that needed any. It is
 // called before the view is closed, by any goroutine, and nothing may be read from
 // the view any more. Of views that are released at the same time, the last one
@@ -148,8 +171,8 @@ func (t *Table[K, N, V]) Release(w *View) {
 		for pos := uint64(0); pos < 1<<32; {
 			sh.mu.Lock()
 			for range 64 { // segments
-				if t.views.readers.Load() > 0 {
-					pos = 1 << 32
+				if t.views.readers.Load() > 0 || sh.passed.Load() > 0 {
+					pos = 1 << 32 // another one does it, or there is nothing
 					break
 				}
 				seg := sh.place(uint32(pos)).seg

@@ -24,6 +24,7 @@ package table
 import (
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -62,6 +63,10 @@ type shard[K, N comparable, V any] struct {
 	mu    sync.Mutex       // held by readers, and by the owner while a view is open
 	live  int
 	moves uint32 // counts when entries moved or were removed
+	// passed is the epoch up to which no view reads anything here any more, see Passed.
+	// There are no old versions then; the first that is kept sets it to 0. It is
+	// changed under mu.
+	passed atomic.Uint32
 	// deepest counts the segments with one place of the directory, unless it has but one.
 	deepest int
 }
@@ -177,6 +182,12 @@ func (t *Table[K, N, V]) Touch(group int, hash uint32) (x byte) {
 // their Val may be changed in place.
 func (t *Table[K, N, V]) Shared() bool { return t.views.newest.Load() != 0 }
 
+// read tells whether a key group is read from an open view, now or later.
+func (t *Table[K, N, V]) read(sh *shard[K, N, V]) bool {
+	newest := t.views.newest.Load()
+	return newest != 0 && newest > sh.passed.Load()
+}
+
 // slotOf is the slot of an entry of a segment.
 func (g *segment[K, N, V]) slotOf(e *Entry[K, N, V]) uint32 {
 	return uint32((uintptr(unsafe.Pointer(e)) - uintptr(unsafe.Pointer(&g.slots[0]))) / max(1, unsafe.Sizeof(*e)))
@@ -184,13 +195,18 @@ func (g *segment[K, N, V]) slotOf(e *Entry[K, N, V]) uint32 {
 
 // Set changes the value of an entry that Find gave for the key group and hash.
 func (t *Table[K, N, V]) Set(group int, hash uint32, e *Entry[K, N, V], v V) {
-	if t.views.newest.Load() == 0 {
+	newest := t.views.newest.Load()
+	if newest == 0 {
 		e.Val = v
 		return
 	}
 	sh := &t.shards[group-t.first]
+	if newest <= sh.passed.Load() {
+		e.Val = v
+		return
+	}
 	sh.mu.Lock()
-	t.keep(sh.place(hash).seg, e, hash)
+	t.keep(sh, sh.place(hash).seg, e, hash)
 	e.Val = v
 	sh.mu.Unlock()
 }
@@ -199,13 +215,14 @@ func (t *Table[K, N, V]) Set(group int, hash uint32, e *Entry[K, N, V], v V) {
 func (t *Table[K, N, V]) Insert(group int, hash uint32, key K, ns N, v V) *Entry[K, N, V] {
 	sh := &t.shards[group-t.first]
 	t.live++
-	if t.views.newest.Load() == 0 {
+	if !t.read(sh) {
 		return t.insert(sh, hash, key, ns, v)
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := t.insert(sh, hash, key, ns, v)
 	if t.views.readers.Load() > 0 {
+		sh.passed.Store(0)
 		seg := sh.place(hash).seg
 		seg.stamp(seg.slotOf(e), t.views.epoch)
 	}
@@ -235,10 +252,10 @@ func (t *Table[K, N, V]) Remove(group int, hash uint32, e *Entry[K, N, V]) {
 	sh := &t.shards[group-t.first]
 	seg := sh.place(hash).seg
 	t.live--
-	if t.views.newest.Load() != 0 {
+	if t.read(sh) {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		t.keep(seg, e, hash)
+		t.keep(sh, seg, e, hash)
 	}
 	slot := seg.slotOf(e)
 	*e = Entry[K, N, V]{}

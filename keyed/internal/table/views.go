@@ -102,8 +102,12 @@ func (v *Views) Count() int {
 
 // needed reports whether an open view has an epoch in [from, to).
 func (v *Views) needed(from, to uint32) bool {
-	if v.newest.Load() < from || v.oldest.Load() >= to {
+	newest, oldest := v.newest.Load(), v.oldest.Load()
+	switch {
+	case newest < from || oldest >= to:
 		return false
+	case newest < to && newest > 0 || oldest >= from:
+		return true // with one or two open views it is always known here
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
