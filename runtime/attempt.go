@@ -87,7 +87,7 @@ func (e *Execution) build(ctx context.Context, r *run) (err error) {
 	for _, v := range e.plan.vertices {
 		for i, x := range v.inputs {
 			p := slices.Index(x.from.outputs, x)
-			c, err := x.connect(e.channels, p, i)
+			c, err := x.connect(e.channels, p, i, e.opts.BuffersPerChannel)
 			if err != nil {
 				return err
 			}
@@ -388,15 +388,15 @@ func (e *Execution) failed(err error) {
 	if e.Status() != Running {
 		return // it is being dealt with
 	}
-	e.opts.Log.Warn("failure", "error", err)
-	delay, again := e.opts.Restart.Failed(time.Now().UnixMilli())
-	if !again {
-		e.failForGood(err)
+	e.opts.Log.Warn("failure", "error", err, "strategy", e.opts.Restart)
+	d := e.opts.Restart.Failed(time.Now())
+	if !d.Restart {
+		e.failForGood(fmt.Errorf("%w (%s)", err, d.Why))
 		return
 	}
 	e.setStatus(Restarting)
 	e.restoreKnown, e.delayOver = false, false
-	time.AfterFunc(delay, func() {
+	time.AfterFunc(d.Delay, func() {
 		e.inbox.put(func() {
 			e.delayOver = true
 			e.maybeRestart()

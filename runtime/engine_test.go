@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/runtime"
+	"github.com/tidemark/tidemark/runtime/restart"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/serializer"
 )
@@ -98,6 +99,13 @@ func TestCountWithoutCheckpoints(t *testing.T) {
 	}
 }
 
+// fixedDelay restarts so many times, after a millisecond.
+func fixedDelay(t *testing.T, attempts int) restart.Strategy {
+	s, err := restart.NewFixedDelay(restart.FixedDelayOptions{Attempts: attempts, Delay: time.Millisecond})
+	require.NoError(t, err)
+	return s
+}
+
 var errInjected = errors.New("injected")
 
 func TestCountExactlyOnceAfterFailures(t *testing.T) {
@@ -115,7 +123,7 @@ func TestCountExactlyOnceAfterFailures(t *testing.T) {
 		return nil
 	}
 	e, err := runtime.Start(t.Context(), countJob(n, keys, 2, &got, hook), &runtime.Options{
-		Checkpoints: "file://" + filepath.ToSlash(dir), Interval: 10 * time.Millisecond, Restart: runtime.FixedDelay(10, time.Millisecond)})
+		Checkpoints: "file://" + filepath.ToSlash(dir), Interval: 10 * time.Millisecond, Restart: fixedDelay(t, 10)})
 	require.NoError(t, err)
 	require.NoError(t, e.Wait())
 	require.Positive(t, e.Restarts())

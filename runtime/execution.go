@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental"
+	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/runtime/channel"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
@@ -62,6 +63,8 @@ type Execution struct {
 	restoreKnown bool
 	delayOver    bool
 	shutDown     bool // the coordinator has ended
+	ownDir       bool // State.Dir was made by openDatabases
+	ownProcess   bool // likewise State.LSM
 	background   sync.WaitGroup
 }
 
@@ -109,7 +112,7 @@ func Start(ctx context.Context, j *stream.Job, opts *Options) (*Execution, error
 		return nil, err
 	}
 	e.opts.State.NoClaim = e.opts.RestoreMode == incremental.NoClaim
-	e.channels = channel.NewPool(&channel.PoolOptions{Limit: e.opts.ChannelMemory})
+	e.channels = channel.NewPool(&channel.PoolOptions{BufferSize: e.opts.BufferSize, Limit: e.opts.ChannelMemory})
 	if e.coordinator, err = e.newCoordinator(ctx); err != nil {
 		return nil, err
 	}
@@ -119,8 +122,33 @@ func Start(ctx context.Context, j *stream.Job, opts *Options) (*Execution, error
 		e.background.Wait()
 		return nil, err
 	}
+	if err := e.openDatabases(); err != nil {
+		_ = e.coordinator.Shutdown(context.WithoutCancel(ctx), checkpoint.JobSuspended)
+		e.background.Wait()
+		return nil, err
+	}
 	go e.loop(ctx)
 	return e, nil
+}
+
+// openDatabases makes what backends on disk need and nobody has given.
+func (e *Execution) openDatabases() error {
+	o := &e.opts.State
+	if o.Backend != task.BackendLSM {
+		return nil
+	}
+	if o.Dir == "" {
+		dir, err := os.MkdirTemp("", "tidemark-")
+		if err != nil {
+			return fmt.Errorf("folder of state: %w", err)
+		}
+		o.Dir, e.ownDir = dir, true
+	}
+	if o.LSM == nil && e.opts.ManagedMemory > 0 {
+		o.LSM = lsm.NewProcess(&lsm.ProcessOptions{MemoryBytes: e.opts.ManagedMemory})
+		e.ownProcess = true
+	}
+	return nil
 }
 
 // newCoordinator makes the checkpoint coordinator, also for a job without
@@ -174,7 +202,8 @@ func (e *Execution) loop(ctx context.Context) {
 	e.removeDatabases()
 }
 
-// removeDatabases removes the folders that backends on disk have left for a restart.
+// removeDatabases removes the folders that backends on disk have left for a restart,
+// and what openDatabases has made. Tasks that do not end keep theirs.
 func (e *Execution) removeDatabases() {
 	var stuck *CancelError
 	if e.opts.State.Dir == "" || errors.As(e.result, &stuck) {
@@ -184,6 +213,14 @@ func (e *Execution) removeDatabases() {
 		if err := os.RemoveAll(filepath.Join(e.opts.State.Dir, n.ID.String())); err != nil {
 			e.opts.Log.Warn("a folder of state is left", "error", err)
 		}
+	}
+	if e.ownDir {
+		if err := os.Remove(e.opts.State.Dir); err != nil {
+			e.opts.Log.Warn("a folder of state is left", "error", err)
+		}
+	}
+	if e.ownProcess {
+		e.opts.State.LSM.Close()
 	}
 }
 
@@ -222,6 +259,9 @@ func (e *Execution) Restarts() int {
 	defer e.mu.Unlock()
 	return e.restarts
 }
+
+// Name is the job's.
+func (e *Execution) Name() string { return e.plan.job.Name }
 
 // JobID names the job's folder of checkpoints.
 func (e *Execution) JobID() string { return e.opts.JobID }
@@ -268,7 +308,7 @@ func (e *Execution) Stop(ctx context.Context, t event.SnapshotType, target strin
 	}
 }
 
-// History of the job's checkpoints, a copy.
+// History of the job's checkpoints, a copy; also after its end.
 func (e *Execution) History(ctx context.Context) (*checkpoint.History, error) {
 	return e.coordinator.History(ctx)
 }

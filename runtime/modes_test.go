@@ -115,7 +115,7 @@ func TestExactlyOnce(t *testing.T) {
 				}
 				p := 1 + rng.IntN(4)
 				err := runtime.Run(ctx, copyJob(n, keys, p, to, hook), &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(dir), JobID: testJob, Durable: true,
-					Interval: 8 * time.Millisecond, Mode: m.mode, AlignedTimeout: m.timeout, TolerableFailures: 1000, Restart: runtime.FixedDelay(20, time.Millisecond),
+					Interval: 8 * time.Millisecond, Mode: m.mode, AlignedTimeout: m.timeout, TolerableFailures: 1000, Restart: fixedDelay(t, 20),
 					State: task.StateOptions{Backend: m.backend, Dir: databases, LSM: process, LocalRecovery: rng.IntN(2) == 0}})
 				cancel()
 				if err == nil {
@@ -151,7 +151,7 @@ func TestAtLeastOnce(t *testing.T) {
 		return nil
 	}
 	err := runtime.Run(t.Context(), countJob(n, keys, 2, &got, hook), &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(t.TempDir()),
-		Interval: 5 * time.Millisecond, Mode: runtime.AtLeastOnce, TolerableFailures: 1000, Restart: runtime.FixedDelay(20, time.Millisecond)})
+		Interval: 5 * time.Millisecond, Mode: runtime.AtLeastOnce, TolerableFailures: 1000, Restart: fixedDelay(t, 20)})
 	require.NoError(t, err)
 	require.Len(t, got.max, keys)
 	for k, c := range got.max {

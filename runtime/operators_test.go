@@ -118,7 +118,7 @@ func TestSessionsOverFailures(t *testing.T) {
 	sink.NoSync = true
 	stream.To(counts, sink, stream.UID("sink"))
 	require.NoError(t, runtime.Run(t.Context(), j, &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(t.TempDir()), Interval: 5 * time.Millisecond,
-		TolerableFailures: 1000, Restart: runtime.FixedDelay(5, time.Millisecond)}))
+		TolerableFailures: 1000, Restart: fixedDelay(t, 5)}))
 	require.EqualValues(t, 2, failures.Load())
 	var want []string
 	for k := range int64(keys) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
+	"github.com/tidemark/tidemark/runtime/restart"
 	"github.com/tidemark/tidemark/runtime/task"
 	"github.com/tidemark/tidemark/snapshot"
 )
@@ -29,11 +30,15 @@ type Options struct {
 	Interval time.Duration
 	// MinPause between the end of a checkpoint and the next.
 	MinPause time.Duration
+	// BacklogInterval is the interval while a source works through a backlog: never
+	// below Interval; negative is none in that time, 0 the same as ever.
+	BacklogInterval time.Duration
 	// Timeout of a checkpoint; 0 is ten minutes.
 	Timeout time.Duration
 	// MaxConcurrent checkpoints; 0 is 1.
 	MaxConcurrent int
-	// TolerableFailures of checkpoints in a row; the job fails at one more.
+	// TolerableFailures of checkpoints in a row; the job fails at one more. Negative
+	// is any number.
 	TolerableFailures int
 	// Retained completed checkpoints; 0 is 1.
 	Retained int
@@ -65,21 +70,30 @@ type Options struct {
 	// Observer is told of checkpoints.
 	Observer checkpoint.Observer
 
-	// Restart decides about failures; nil restarts without end, after a second, if
-	// there are checkpoints, and never otherwise.
-	Restart RestartStrategy
+	// Restart decides about failures, of this job alone; nil is, as in Flink,
+	// exponential delay if there are periodic checkpoints, and no restart otherwise.
+	Restart restart.Strategy
 	// CancelTimeout is after how long a task that does not end is reported; 0 is 30 s.
 	CancelTimeout time.Duration
 
-	// State of the tasks.
+	// State of the tasks. A backend on disk without a folder gets a temporary one.
 	State task.StateOptions
+	// ManagedMemory is the budget in bytes of the job's databases, if State.LSM is
+	// nil; 0 leaves them to that of the whole program.
+	ManagedMemory int64
 	// Writer says how snapshots are written, Cleaner how files are deleted.
 	Writer  *snapshot.WriterOptions
 	Cleaner *incremental.CleanerOptions
-	// FlushInterval is Flink's execution.buffer-timeout; 0 is 100 ms.
+	// FlushInterval is Flink's execution.buffer-timeout; 0 is 100 ms, negative sends
+	// what there is after each batch of records.
 	FlushInterval time.Duration
 	// ChannelMemory bounds the bytes of buffers between tasks; 0 is no bound.
 	ChannelMemory int64
+	// BufferSize in bytes and BuffersPerChannel are how much waits between two
+	// subtasks; 0 is channel.DefaultBufferSize and channel.DefaultBuffersPerChannel.
+	BufferSize, BuffersPerChannel int
+	// HistorySize is how many checkpoints History remembers; 0 is 10.
+	HistorySize int
 
 	// Log is told of what happens; nil is nobody.
 	Log *slog.Logger
@@ -95,37 +109,8 @@ const (
 	AtLeastOnce
 )
 
-// RestartStrategy decides whether and when a job is restarted.
-type RestartStrategy interface {
-	// Failed is told of a failure at a time, in milliseconds of the epoch.
-	Failed(now int64) (delay time.Duration, restart bool)
-}
-
-// FixedDelay restarts so many times, after a delay: Flink's strategy of that name.
-func FixedDelay(attempts int, delay time.Duration) RestartStrategy {
-	return &fixedDelay{attempts, delay}
-}
-
-type fixedDelay struct {
-	left  int
-	delay time.Duration
-}
-
-func (f *fixedDelay) Failed(int64) (time.Duration, bool) {
-	f.left--
-	return f.delay, f.left >= 0
-}
-
-type always struct{}
-
-func (always) Failed(int64) (time.Duration, bool) { return time.Second, true }
-
-type never struct{}
-
-func (never) Failed(int64) (time.Duration, bool) { return 0, false }
-
-// NoRestart ends a job with its first failure.
-func NoRestart() RestartStrategy { return never{} }
+// NoRestart is the strategy that ends a job with its first failure.
+func NoRestart() restart.Strategy { return restart.None() }
 
 func (o *Options) fill() error {
 	if o.Checkpoints == "" && (o.Interval > 0 || o.Mode != Aligned) {
@@ -141,9 +126,9 @@ func (o *Options) fill() error {
 		o.Pool = blobstore.NewPool(nil, nil)
 	}
 	if o.Restart == nil {
-		o.Restart = RestartStrategy(never{})
+		o.Restart = restart.None()
 		if o.Interval > 0 {
-			o.Restart = always{}
+			o.Restart, _ = restart.NewExponentialDelay(restart.ExponentialDelayOptions{}) // its defaults are good
 		}
 	}
 	if o.CancelTimeout <= 0 {
@@ -162,6 +147,7 @@ func (o *Options) core() (checkpoint.Options, error) {
 	c := checkpoint.Options{
 		IntervalMillis: o.Interval.Milliseconds(), MinPauseMillis: o.MinPause.Milliseconds(), TimeoutMillis: o.Timeout.Milliseconds(),
 		MaxConcurrent: o.MaxConcurrent, TolerableFailures: o.TolerableFailures, Retained: o.Retained, Discard: o.Delete,
+		HasBacklogInterval: o.BacklogInterval != 0, BacklogIntervalMillis: max(0, o.BacklogInterval.Milliseconds()), HistorySize: o.HistorySize,
 	}
 	switch o.Mode {
 	case Aligned:

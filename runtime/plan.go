@@ -110,10 +110,10 @@ type ends struct {
 }
 
 // connect makes the channels of an exchange.
-func (x *exchange) connect(pool *channel.Pool, partitionIndex, gateIndex int) (*ends, error) {
+func (x *exchange) connect(pool *channel.Pool, partitionIndex, gateIndex, buffers int) (*ends, error) {
 	from, to := x.from.parallelism(), x.to.parallelism()
 	e := &ends{}
-	opts := &channel.PartitionOptions{AlignedOnly: x.edge.Exchange == stream.Forward || x.edge.Exchange == stream.Broadcast}
+	opts := &channel.PartitionOptions{BuffersPerChannel: buffers, AlignedOnly: x.edge.Exchange == stream.Forward || x.edge.Exchange == stream.Broadcast}
 	subs, channels := to, from
 	if x.pointwise() {
 		subs, channels = 1, 1

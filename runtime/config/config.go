@@ -16,8 +16,7 @@ import (
 	"time"
 
 	"github.com/tidemark/tidemark/incremental"
-	"github.com/tidemark/tidemark/runtime/checkpoint"
-	"github.com/tidemark/tidemark/runtime/event"
+	"github.com/tidemark/tidemark/runtime/channel"
 	"github.com/tidemark/tidemark/runtime/restart"
 )
 
@@ -44,14 +43,22 @@ const (
 type Config struct {
 	Parallelism    int // of operators that set none
 	MaxParallelism int // 0: by the parallelism, as in Flink
-	// BufferTimeout after which a buffer that is not full is sent; negative: only
-	// full ones.
+	// BufferTimeout after which a buffer that is not full is sent; 0: after each batch
+	// of records.
 	BufferTimeout time.Duration
 
 	Checkpointing Checkpointing
 	State         State
 	Recovery      Recovery
 	Restart       Restart
+	Network       Network
+}
+
+// Network is the memory between subtasks.
+type Network struct {
+	BufferSize        int64 // bytes
+	BuffersPerChannel int
+	Limit             int64 // bytes of all buffers; 0 is none
 }
 
 // Checkpointing is execution.checkpointing.*.
@@ -67,11 +74,11 @@ type Checkpointing struct {
 	Retention             Retention
 	Unaligned             bool
 	AlignedTimeout        time.Duration // 0: unaligned from the beginning
-	ForceUnaligned        bool          // also for edges that cannot do it in Flink
-	AfterTasksFinish      bool
-	Dir                   string // of checkpoints
+	Dir                   string        // of checkpoints
 	SavepointDir          string
 	Retained              int // completed checkpoints that are kept
+	Compression           bool
+	History               int // checkpoints whose statistics are remembered
 }
 
 // State is state.*.
@@ -107,37 +114,11 @@ type Restart struct {
 func Default() *Config {
 	return &Config{
 		Parallelism: 1, BufferTimeout: 100 * time.Millisecond,
-		Checkpointing: Checkpointing{ExactlyOnce: true, Timeout: 10 * time.Minute, MaxConcurrent: 1, Retention: NoRetention, AfterTasksFinish: true, Retained: 1},
+		Checkpointing: Checkpointing{ExactlyOnce: true, Timeout: 10 * time.Minute, MaxConcurrent: 1, Retention: NoRetention, Retained: 1, History: 10},
 		State:         State{Backend: HashMap, Storage: "jobmanager", InlineThreshold: 20 << 10, ManagedMemory: 256 << 20},
 		Recovery:      Recovery{Mode: incremental.NoClaim},
+		Network:       Network{BufferSize: channel.DefaultBufferSize, BuffersPerChannel: channel.DefaultBuffersPerChannel},
 	}
-}
-
-// Coordinator is the part of the configuration that the checkpoint coordinator needs.
-func (c *Config) Coordinator() checkpoint.Options {
-	k := &c.Checkpointing
-	o := checkpoint.Options{
-		IntervalMillis: k.Interval.Milliseconds(), BacklogIntervalMillis: k.IntervalDuringBacklog.Milliseconds(), HasBacklogInterval: k.HasBacklogInterval,
-		MinPauseMillis: k.MinPause.Milliseconds(), TimeoutMillis: k.Timeout.Milliseconds(), MaxConcurrent: k.MaxConcurrent,
-		TolerableFailures: k.TolerableFailures, Retained: k.Retained, Alignment: event.Aligned,
-	}
-	switch {
-	case !k.ExactlyOnce:
-		o.Alignment = event.AtLeastOnce
-	case k.Unaligned && k.AlignedTimeout > 0:
-		o.AlignedTimeoutMillis = k.AlignedTimeout.Milliseconds()
-	case k.Unaligned:
-		o.Alignment = event.Unaligned
-	}
-	switch k.Retention {
-	case RetainOnCancellation:
-		o.Discard = []checkpoint.JobStatus{checkpoint.JobFinished}
-	case DeleteOnCancellation:
-		o.Discard = []checkpoint.JobStatus{checkpoint.JobFinished, checkpoint.JobCanceled}
-	default:
-		o.Discard = []checkpoint.JobStatus{checkpoint.JobFinished, checkpoint.JobCanceled, checkpoint.JobFailed}
-	}
-	return o
 }
 
 // Strategy is the restart strategy. If none is set it is, as in Flink, exponential
@@ -181,6 +162,16 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("parallelism is %d: from 1 to 32768 is possible", c.Parallelism)
 	case c.MaxParallelism < 0 || c.MaxParallelism > 1<<15 || c.MaxParallelism > 0 && c.MaxParallelism < c.Parallelism:
 		return fmt.Errorf("maximum parallelism is %d: from the parallelism, %d, to 32768 is possible", c.MaxParallelism, c.Parallelism)
+	case c.BufferTimeout > 0 && c.BufferTimeout < time.Millisecond:
+		return fmt.Errorf("buffer timeout of %s: 0 and from 1 ms on is possible", c.BufferTimeout)
+	case c.Network.BufferSize < 1<<10 || c.Network.BufferSize > 1<<30:
+		return fmt.Errorf("buffers of %d bytes: from 1 KiB to 1 GiB is possible", c.Network.BufferSize)
+	case c.Network.BuffersPerChannel < 2 || c.Network.BuffersPerChannel > 1<<20:
+		return fmt.Errorf("%d buffers for each channel: from 2 to %d is possible", c.Network.BuffersPerChannel, 1<<20)
+	case k.History < 1:
+		return fmt.Errorf("%d checkpoints in the history: from 1 on is possible", k.History)
+	case len(c.State.LocalDirs) > 1:
+		return fmt.Errorf("%d folders for local state: one is possible", len(c.State.LocalDirs))
 	case c.State.Storage == "filesystem" && k.Dir == "":
 		return fmt.Errorf("checkpoints go to files, and no folder is set for them (execution.checkpointing.dir)")
 	}

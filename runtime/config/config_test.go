@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/incremental"
-	"github.com/tidemark/tidemark/runtime/checkpoint"
-	"github.com/tidemark/tidemark/runtime/event"
 )
 
 func TestDefaults(t *testing.T) {
@@ -18,9 +16,7 @@ func TestDefaults(t *testing.T) {
 	require.Empty(t, notes)
 	require.Equal(t, Default(), c)
 	require.Equal(t, 10*time.Minute, c.Checkpointing.Timeout)
-	o := c.Coordinator()
-	require.Equal(t, event.Aligned, o.Alignment)
-	require.Len(t, o.Discard, 3)
+	require.Equal(t, NoRetention, c.Checkpointing.Retention)
 	s, err := c.Strategy()
 	require.NoError(t, err)
 	require.Equal(t, "no restart", s.String(), "without checkpoints")
@@ -40,7 +36,7 @@ func TestKeys(t *testing.T) {
 		"execution.checkpointing.aligned-checkpoint-timeout":        "30 s",
 		"execution.checkpointing.dir":                               "s3://b/ckp",
 		"execution.checkpointing.num-retained":                      "5",
-		"execution.checkpointing.local-backup.dirs":                 "/a;/b",
+		"execution.checkpointing.local-backup.dirs":                 "/a;",
 		"state.backend.type":                                        "rocksdb",
 		"execution.state-recovery.claim-mode":                       "claim",
 		"restart-strategy.type":                                     "fixed-delay",
@@ -52,11 +48,11 @@ func TestKeys(t *testing.T) {
 	require.Empty(t, notes)
 	require.Equal(t, LSM, c.State.Backend)
 	require.Equal(t, "filesystem", c.State.Storage)
-	require.Equal(t, []string{"/a", "/b"}, c.State.LocalDirs)
+	require.Equal(t, []string{"/a"}, c.State.LocalDirs)
 	require.Equal(t, incremental.Claim, c.Recovery.Mode)
 	require.Equal(t, int64(1<<30), c.State.ManagedMemory)
-	require.Equal(t, checkpoint.Options{IntervalMillis: 10_000, HasBacklogInterval: true, MinPauseMillis: 500, TimeoutMillis: 120_000, MaxConcurrent: 2, TolerableFailures: 3,
-		Retained: 5, Alignment: event.Aligned, AlignedTimeoutMillis: 30_000, Discard: []checkpoint.JobStatus{checkpoint.JobFinished}}, c.Coordinator())
+	require.Equal(t, Checkpointing{Interval: 10 * time.Second, HasBacklogInterval: true, ExactlyOnce: true, Timeout: 2 * time.Minute, MinPause: 500 * time.Millisecond, MaxConcurrent: 2,
+		TolerableFailures: 3, Retention: RetainOnCancellation, Unaligned: true, AlignedTimeout: 30 * time.Second, Dir: "s3://b/ckp", Retained: 5, History: 10}, c.Checkpointing)
 	s, err := c.Strategy()
 	require.NoError(t, err)
 	require.Equal(t, "fixed delay of 0s, 2147483647 times", s.String())
@@ -91,7 +87,6 @@ func TestFormerKeys(t *testing.T) {
 	require.Equal(t, "file:///new", c.Checkpointing.SavepointDir)
 	require.Equal(t, 3, c.Checkpointing.Retained)
 	require.Equal(t, incremental.Legacy, c.Recovery.Mode)
-	require.Equal(t, event.Unaligned, c.Coordinator().Alignment)
 	require.Contains(t, notes, "state.backend is called state.backend.type now")
 	require.Contains(t, notes, "state.checkpoints.num-retained is called execution.checkpointing.num-retained now")
 	require.Contains(t, notes, "state.savepoints.dir is ignored, since execution.checkpointing.savepoint-dir is set")
@@ -108,19 +103,23 @@ func TestBadKeys(t *testing.T) {
 		value, want string
 		is          error
 	}{
-		"execution.checkpointing.intervall":                  {"1", "unknown key execution.checkpointing.intervall: is execution.checkpointing.interval meant?", ErrUnknownKey},
-		"state.backend.rocksdb.block.cache-size":             {"1", "the database is not RocksDB", ErrUnknownKey},
-		"my.key":                                             {"1", "unknown key my.key", ErrUnknownKey},
-		"execution.checkpointing.interval":                   {"soon", `execution.checkpointing.interval: bad value: "soon" is no duration`, ErrValue},
-		"execution.checkpointing.timeout":                    {"3 fortnights", `"fortnights" is no unit of time`, ErrValue},
-		"execution.checkpointing.mode":                       {"twice", "is none of EXACTLY_ONCE, AT_LEAST_ONCE", ErrValue},
-		"execution.checkpointing.max-concurrent-checkpoints": {"0", "0 concurrent checkpoints", ErrValue},
-		"execution.checkpointing.data-inline-threshold":      {"99999999999 tb", "larger than a size can be", ErrValue},
-		"execution.checkpointing.storage":                    {"filesystem", "no folder is set", ErrValue},
-		"state.backend":                                      {"memory", "hashmap and rocksdb are", ErrValue},
-		"restart-strategy.fixed-delay.attempts":              {"0", "from 1 on is possible", ErrValue},
-		"parallelism.default":                                {"40000", "from 1 to 32768", ErrValue},
-		"state.backend.incremental":                          {"yes", "neither true nor false", ErrValue},
+		"execution.checkpointing.intervall":                      {"1", "unknown key execution.checkpointing.intervall: is execution.checkpointing.interval meant?", ErrUnknownKey},
+		"state.backend.rocksdb.block.cache-size":                 {"1", "the database is not RocksDB", ErrUnknownKey},
+		"my.key":                                                 {"1", "unknown key my.key", ErrUnknownKey},
+		"execution.checkpointing.interval":                       {"soon", `execution.checkpointing.interval: bad value: "soon" is no duration`, ErrValue},
+		"execution.checkpointing.timeout":                        {"3 fortnights", `"fortnights" is no unit of time`, ErrValue},
+		"execution.checkpointing.mode":                           {"twice", "is none of EXACTLY_ONCE, AT_LEAST_ONCE", ErrValue},
+		"execution.checkpointing.max-concurrent-checkpoints":     {"0", "0 concurrent checkpoints", ErrValue},
+		"execution.checkpointing.data-inline-threshold":          {"99999999999 tb", "larger than a size can be", ErrValue},
+		"execution.checkpointing.storage":                        {"filesystem", "no folder is set", ErrValue},
+		"state.backend":                                          {"memory", "hashmap and rocksdb are", ErrValue},
+		"restart-strategy.fixed-delay.attempts":                  {"0", "from 1 on is possible", ErrValue},
+		"parallelism.default":                                    {"40000", "from 1 to 32768", ErrValue},
+		"state.backend.incremental":                              {"yes", "neither true nor false", ErrValue},
+		"execution.checkpointing.checkpoints-after-tasks-finish": {"false", "always go on", ErrValue},
+		"execution.checkpointing.local-backup.dirs":              {"/a;/b", "2 folders for local state", ErrValue},
+		"taskmanager.memory.segment-size":                        {"10 b", "buffers of 10 bytes", ErrValue},
+		"web.checkpoints.history":                                {"0", "0 checkpoints in the history", ErrValue},
 	} {
 		_, _, err := Parse(map[string]string{key: c.value})
 		require.ErrorIs(t, err, c.is, key)

@@ -106,8 +106,15 @@ var keys = []Key{
 		}),
 	boolKey(checkpointing+"unaligned.enabled", "barriers may overtake records", func(c *Config) *bool { return &c.Checkpointing.Unaligned }, checkpointing+"unaligned"),
 	durationKey(checkpointing+"aligned-checkpoint-timeout", "how long an unaligned checkpoint is aligned first", func(c *Config) *time.Duration { return &c.Checkpointing.AlignedTimeout }, checkpointing+"alignment-timeout"),
-	boolKey(checkpointing+"unaligned.forced", "also over edges on which Flink aligns", func(c *Config) *bool { return &c.Checkpointing.ForceUnaligned }),
-	boolKey(checkpointing+"checkpoints-after-tasks-finish", "checkpoints go on after some tasks have finished", func(c *Config) *bool { return &c.Checkpointing.AfterTasksFinish }, checkpointing+"checkpoints-after-tasks-finish.enabled"),
+	{checkpointing + "checkpoints-after-tasks-finish", []string{checkpointing + "checkpoints-after-tasks-finish.enabled"}, "Boolean", "checkpoints go on after some tasks have finished; only true is possible", func(c *Config, v string) error {
+		on, err := parseBool(v)
+		if err == nil && !on {
+			err = errors.New("checkpoints always go on after some tasks have finished")
+		}
+		return err
+	}},
+	boolKey(checkpointing+"snapshot-compression", "full snapshots are compressed with snappy", func(c *Config) *bool { return &c.Checkpointing.Compression }),
+	intKey("web.checkpoints.history", "checkpoints whose statistics are remembered", func(c *Config) *int { return &c.Checkpointing.History }),
 	enumKey(checkpointing+"storage", "jobmanager or filesystem", []string{"jobmanager", "filesystem"}, func(c *Config, i int) { c.State.Storage = []string{"jobmanager", "filesystem"}[i] }, "state.checkpoint-storage"),
 	{checkpointing + "dir", []string{"state.checkpoints.dir", "state.backend.fs.checkpointdir"}, "String", "folder of checkpoints; it makes the storage filesystem", func(c *Config, v string) error {
 		c.Checkpointing.Dir, c.State.Storage = strings.TrimSpace(v), "filesystem"
@@ -124,6 +131,9 @@ var keys = []Key{
 	}},
 
 	{"state.backend.type", []string{"state.backend"}, "Enum", "hashmap or rocksdb; the former jobmanager and filesystem are hashmap with that storage", setBackend},
+	sizeKey("taskmanager.memory.segment-size", "size of a buffer between two subtasks", func(c *Config) *int64 { return &c.Network.BufferSize }),
+	intKey("taskmanager.network.memory.buffers-per-channel", "buffers that wait between two subtasks", func(c *Config) *int { return &c.Network.BuffersPerChannel }),
+	sizeKey("taskmanager.memory.network.max", "memory of all buffers between subtasks", func(c *Config) *int64 { return &c.Network.Limit }, "taskmanager.network.memory.max"),
 	sizeKey("taskmanager.memory.managed.size", "memory of all databases", func(c *Config) *int64 { return &c.State.ManagedMemory }),
 
 	stringKey("execution.state-recovery.path", "snapshot to start from", func(c *Config) *string { return &c.Recovery.Path }, "execution.savepoint.path"),
@@ -215,6 +225,7 @@ var retired = map[string]string{
 	checkpointing + "write-buffer-size":              "buffers have the size that the store asks for",
 	checkpointing + "prefer-checkpoint-for-recovery": "a job always starts from its newest checkpoint",
 	"state.backend.rocksdb.memory.managed":           "the memory of databases is always managed, see taskmanager.memory.managed.size",
+	checkpointing + "unaligned.forced":               "there are no iterations and custom partitioners, for which Flink has it",
 	"jobmanager.execution.failover-strategy":         "the whole job restarts when a task fails",
 }
 

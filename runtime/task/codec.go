@@ -3,6 +3,7 @@ package task
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/tidemark/tidemark/internal/damage"
 	"github.com/tidemark/tidemark/runtime/channel"
@@ -168,7 +169,7 @@ func (e *inputEnd) takeBytes() int {
 func (c *codec[T]) input(in any, channels int) *inputEnd {
 	to := in.(Input[T])
 	e := &inputEnd{valve: newValve(channels), watch: to.Watermark, idle: to.Idle}
-	d := &decoder[T]{ser: c.ser, to: to, end: e}
+	d := &decoder[T]{ser: c.ser, to: to, end: e, limit: BatchSize}
 	e.read = d.read
 	return e
 }
@@ -200,11 +201,31 @@ type decoder[T any] struct {
 	to    Input[T]
 	end   *inputEnd
 	batch Batch[T]
+	limit int // records that a batch takes now, see pace
+}
+
+// slowBatch and fastBatch are how long a batch should take at most, so that a mail
+// does not wait longer, and from which time on it may be larger again.
+const (
+	slowBatch = 5 * time.Millisecond
+	fastBatch = time.Millisecond
+)
+
+// pace makes batches smaller where the operators take long for a record: a
+// checkpoint is looked at between batches, and with slow records it would wait for
+// hundreds of them.
+func (d *decoder[T]) pace(took time.Duration, records int) {
+	switch {
+	case took > slowBatch:
+		d.limit = max(1, min(d.limit, records)/4)
+	case took < fastBatch && records == d.limit:
+		d.limit = min(BatchSize, 2*d.limit)
+	}
 }
 
 func (d *decoder[T]) read(r *channel.Records, ch int) (more bool, err error) {
 	b := &d.batch
-	for len(b.Values) < BatchSize {
+	for len(b.Values) < d.limit {
 		e, ok := r.Next()
 		if !ok {
 			if err := r.Err(); err != nil {
@@ -246,7 +267,9 @@ func (d *decoder[T]) send() error {
 	if len(d.batch.Values) == 0 {
 		return nil
 	}
+	begun := time.Now()
 	err := d.to.Batch(&d.batch)
+	d.pace(time.Since(begun), len(d.batch.Values))
 	d.batch.Reset()
 	return err
 }

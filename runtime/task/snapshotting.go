@@ -113,7 +113,7 @@ func (f *frozen) write(ctx context.Context, to *snapshot.Writer, b event.Barrier
 		if b.Options.Type == event.SavepointCanonical {
 			up.Format = keyed.FormatCanonical
 		}
-		up.Full = b.Options.Type != event.Checkpoint
+		up.Full = o.Full || b.Options.Type != event.Checkpoint
 		h, err := f.keyed.Upload(ctx, to, up)
 		if err != nil {
 			return nil, err

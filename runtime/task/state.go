@@ -31,6 +31,8 @@ type StateOptions struct {
 	// LocalRecovery keeps the files of the last checkpoint on the local disk, for a
 	// restart: Flink's state.backend.local-recovery.
 	LocalRecovery bool
+	// Full: a checkpoint refers to no file of an earlier one. Those of BackendHeap never do.
+	Full bool
 	// NoClaim: the snapshot that the job was started from is not its own.
 	NoClaim bool
 	// Compress snapshots: Flink's execution.checkpointing.snapshot-compression.

@@ -39,7 +39,7 @@ type Descriptor struct {
 	Checkpoints bool
 	AtLeastOnce bool
 	// FlushMillis is Flink's execution.buffer-timeout: how long a record waits in a
-	// buffer at most. 0 is 100 ms.
+	// buffer at most. 0 is 100 ms, negative is after each batch.
 	FlushMillis int64
 	// Writer gives the place where a checkpoint's files go.
 	Writer func(b event.Barrier) (*snapshot.Writer, error)
@@ -350,6 +350,10 @@ func (t *Task) armFlush() {
 	if len(t.d.Outputs) == 0 {
 		return
 	}
+	if t.d.FlushMillis < 0 {
+		t.flushDue.Store(true) // and it stays so
+		return
+	}
 	var mu sync.Mutex
 	stopped := false
 	var stop func()
@@ -372,7 +376,9 @@ func (t *Task) armFlush() {
 }
 
 func (t *Task) flush() {
-	t.flushDue.Store(false)
+	if t.d.FlushMillis > 0 {
+		t.flushDue.Store(false)
+	}
 	for _, o := range t.d.Outputs {
 		o.Partition.Flush()
 	}

@@ -6,6 +6,9 @@
 //
 //	go run ./internal/bench/jobs w6 > ours.jsonl     # channels and barriers
 //	go run ./internal/bench/jobs w6b                 # back-to-back checkpoints
+//	go run ./internal/bench/jobs skew                # a checkpoint behind a slow subtask
+//
+// Files are not synced, as Flink does not; -fsync measures with our default.
 //
 // Beside the throughput by the clock it reports the CPU time of the process for each
 // record, for comparisons on a machine that is not quiet. Human lines go to stderr.
@@ -23,6 +26,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"runtime/pprof"
+	"runtime/trace"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -44,7 +48,10 @@ var (
 	only    = flag.String("only", "", "regular expression of variants")
 	dir     = flag.String("dir", "", "where checkpoints go; a temporary directory if empty")
 	gogc    = flag.Int("gogc", 100, "GOGC")
+	synced  = flag.Bool("fsync", false, "sync files and folders of checkpoints")
 	profile = flag.String("cpuprofile", "", "file for a CPU profile")
+	allocs  = flag.String("memprofile", "", "file for a profile of allocations")
+	tracing = flag.String("trace", "", "file for an execution trace")
 )
 
 func main() {
@@ -70,6 +77,23 @@ func run(workloads []string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	if *tracing != "" {
+		f, err := os.Create(*tracing)
+		if err != nil {
+			return err
+		}
+		if err := trace.Start(f); err != nil {
+			return err
+		}
+		defer trace.Stop()
+	}
+	if *allocs != "" {
+		f, err := os.Create(*allocs)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = pprof.Lookup("allocs").WriteTo(f, 0) }()
+	}
 	if *dir == "" {
 		d, err := os.MkdirTemp("", "jobs")
 		if err != nil {
@@ -79,10 +103,10 @@ func run(workloads []string) error {
 		*dir = d
 	}
 	if len(workloads) == 0 {
-		return errors.New("name workloads: w6, w6b")
+		return errors.New("name workloads: w6, w6b, skew")
 	}
 	for _, w := range workloads {
-		f := map[string]func() error{"w6": throughput, "w6b": backToBack}[w]
+		f := map[string]func() error{"w6": throughput, "w6b": backToBack, "skew": skewed}[w]
 		if f == nil {
 			return fmt.Errorf("no workload %s", w)
 		}
@@ -192,6 +216,9 @@ func options(mode, folder string, interval time.Duration) *runtime.Options {
 	o := &runtime.Options{Restart: runtime.NoRestart()}
 	if interval > 0 {
 		o.Checkpoints, o.Interval = "file://"+filepath.ToSlash(folder), interval
+		if !*synced {
+			o.Checkpoints += "?fsync=off"
+		}
 		switch mode {
 		case "unaligned":
 			o.Mode = runtime.Unaligned
