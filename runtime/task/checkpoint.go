@@ -233,7 +233,13 @@ func (t *Task) checkpoint(b event.Barrier, startDelay time.Duration) error {
 // overtakes.
 func (t *Task) emitBarrier(b event.Barrier) *channel.Capture {
 	var capture *channel.Capture
-	if b.Options.Alignment == event.Unaligned || b.Options.Timeoutable() {
+	// One that came aligned over an exchange that forces it goes on, over the next that
+	// does not, as it was before.
+	onward := b.Options
+	if onward.Alignment == event.ForcedAligned {
+		onward.Alignment = event.Aligned
+	}
+	if b.Options.Alignment == event.Unaligned || b.Options.Alignment == event.ForcedAligned || onward.Timeoutable() {
 		capture = t.checkpoints.capture(b.ID)
 		if t.handler == nil || b.Options.Alignment != event.Unaligned || t.handler.Open() == 0 {
 			capture.InputsDone() // nothing comes of inputs
@@ -245,7 +251,7 @@ func (t *Task) emitBarrier(b event.Barrier) *channel.Capture {
 	if capture != nil {
 		capture.OutputsDone()
 	}
-	if b.Options.Timeoutable() && len(t.d.Outputs) > 0 {
+	if onward.Timeoutable() && len(t.d.Outputs) > 0 {
 		at := b.Timestamp + b.Options.AlignedTimeout.Milliseconds()
 		(*timerService)(t).alarm(at, func() error {
 			for _, o := range t.d.Outputs {
