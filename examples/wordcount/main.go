@@ -6,10 +6,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/runtime"
+	"github.com/tidemark/tidemark/runtime/monitor"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/serializer"
 )
@@ -34,10 +37,11 @@ func main() {
 	perSecond := flag.Float64("rate", 100_000, "lines each second and subtask; 0 is as fast as it goes")
 	parallelism := flag.Int("parallelism", 2, "subtasks of each operator")
 	verbose := flag.Bool("v", false, "log what happens")
+	page := flag.String("http", "", "address of a page about the checkpoints, such as localhost:8081; none if empty")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout, *dir, *lines, *perSecond, *parallelism, *verbose); err != nil {
+	if err := run(ctx, os.Stdout, *dir, *lines, *perSecond, *parallelism, *verbose, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "wordcount:", err)
 		os.Exit(1)
 	}
@@ -49,7 +53,7 @@ type Count struct {
 	N    int64
 }
 
-func run(ctx context.Context, out io.Writer, dir string, lines int64, rate float64, parallelism int, verbose bool) error {
+func run(ctx context.Context, out io.Writer, dir string, lines int64, rate float64, parallelism int, verbose bool, page string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -70,7 +74,20 @@ func run(ctx context.Context, out io.Writer, dir string, lines int64, rate float
 	if verbose {
 		opts.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	if err := runtime.Run(ctx, job, opts); err != nil {
+	e, err := runtime.Start(ctx, job, opts)
+	if err != nil {
+		return err
+	}
+	if page != "" {
+		server := &http.Server{Addr: page, Handler: monitor.Handler(e), ReadHeaderTimeout: 10 * time.Second}
+		go func() {
+			if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+				fmt.Fprintln(os.Stderr, "wordcount: no page:", err)
+			}
+		}()
+		defer server.Close()
+	}
+	if err := e.Wait(); err != nil {
 		return err
 	}
 	result.print(out)

@@ -24,8 +24,8 @@ func TestInterruptedAndRescaled(t *testing.T) {
 	defer cancel()
 	var out bytes.Buffer
 	// Too slow to end in that time.
-	require.Error(t, run(ctx, &out, dir, lines, 5000, 2, false))
-	require.NoError(t, run(t.Context(), &out, dir, lines, 0, 3, false))
+	require.Error(t, run(ctx, &out, dir, lines, 5000, 2, false, ""))
+	require.NoError(t, run(t.Context(), &out, dir, lines, 0, 3, false, ""))
 	for w, n := range want {
 		require.Regexp(t, `(?m)^`+w+` +`+strconv.FormatInt(n, 10)+`$`, out.String())
 	}

@@ -568,9 +568,13 @@ func (c *Coordinator) ask(ctx context.Context, f func()) error {
 	}
 }
 
-// History is a copy of the checkpoint history.
+// History is a copy of the checkpoint history, which is there after the coordinator
+// has ended too.
 func (c *Coordinator) History(ctx context.Context) (h *History, err error) {
 	err = c.ask(ctx, func() { h = c.core.History().Clone() })
+	if errors.Is(err, errStopped) {
+		return c.core.History().Clone(), nil // nobody changes it any more
+	}
 	return h, err
 }
 
