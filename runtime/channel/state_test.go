@@ -242,12 +242,16 @@ func inFlightOf(t *testing.T, up int, payloads ...[]string) (*snapshot.Snapshot,
 }
 
 func recoverAll(t *testing.T, s *snapshot.Snapshot, e Exchange, subtask int) (out []string, err error) {
+	return recoverKept(t, s, e, subtask, nil)
+}
+
+func recoverKept(t *testing.T, s *snapshot.Snapshot, e Exchange, subtask int, keep func([]byte) (bool, error)) (out []string, err error) {
 	r, err := Restore(s, e, subtask)
 	if err != nil {
 		return nil, err
 	}
 	g := NewGate(0, e.UpParallelism)
-	if err := g.Recover(t.Context(), r, nil); err != nil {
+	if err := g.Recover(t.Context(), r, keep); err != nil {
 		return nil, err
 	}
 	for {
