@@ -1,14 +1,17 @@
 package lsm
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemark/tidemark/incremental/pebbledb"
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/keyed/internal/engine"
 	"github.com/tidemark/tidemark/metadata"
@@ -16,43 +19,82 @@ import (
 	"github.com/tidemark/tidemark/snapshot"
 )
 
-// copyRows copies the rows of any snapshot.
+// copyRows copies the rows of any snapshot into tables of the database: a goroutine for
+// each of some ranges of key groups.
 func (b *Backend[K]) copyRows(ctx context.Context, s *source) (int64, error) {
+	if err := b.db.Acquire(); err != nil {
+		return 0, err
+	}
+	defer b.db.Release()
+	b.fresh = false
 	var rows atomic.Int64
-	var mu sync.Mutex
-	var writers []*runWriter
-	err := snapshot.Scan(ctx, s.Snapshot, s.opts, func(int) func(*snapshot.StateRow) error {
-		w := &runWriter{apply: b.applyRows}
-		mu.Lock()
-		writers = append(writers, w)
-		mu.Unlock()
-		encoders := map[*snapshot.State]*rowEncoder[K]{}
-		var last *snapshot.State
-		var enc *rowEncoder[K]
-		return func(r *snapshot.StateRow) error {
-			if r.State != last {
-				if enc = encoders[r.State]; enc == nil {
-					var err error
-					if enc, err = b.encoder(r.State, s.decode); err != nil {
-						return fmt.Errorf("state %s: %w", r.State.Name, err)
+	ranges := splitGroups(b.KeyGroups(), runtime.GOMAXPROCS(0))
+	tables := make([]*pebbledb.Tables, len(ranges))
+	size := b.opts.Process.runBytes(len(ranges))
+	defer b.opts.Process.db.Reserve(2 * size * len(ranges))() // runs are in memory
+	g, gctx := errgroup.WithContext(ctx)
+	for i, r := range ranges {
+		t := b.db.NewTables()
+		defer t.Discard()
+		tables[i] = t
+		opts := *s.opts
+		opts.KeyGroups, opts.Workers = &r, 1
+		g.Go(func() error {
+			w := &runWriter{size: size, apply: func(data []byte, rows []row) error { return setRows(t, data, rows) }}
+			encoders := map[*snapshot.State]*rowEncoder[K]{}
+			var last *snapshot.State
+			var enc *rowEncoder[K]
+			err := snapshot.Scan(gctx, s.Snapshot, &opts, func(int) func(*snapshot.StateRow) error {
+				return func(r *snapshot.StateRow) error {
+					if r.State != last {
+						if enc = encoders[r.State]; enc == nil {
+							var err error
+							if enc, err = b.encoder(r.State, s.decode); err != nil {
+								return fmt.Errorf("state %s: %w", r.State.Name, err)
+							}
+							encoders[r.State] = enc
+						}
+						last = r.State
 					}
-					encoders[r.State] = enc
+					if n := rows.Add(1); n&1023 == 0 && b.closed.Load() {
+						return keyed.ErrClosed
+					}
+					return enc.add(w, r)
 				}
-				last = r.State
+			})
+			if err != nil {
+				return err
 			}
-			if n := rows.Add(1); n&1023 == 0 && b.closed.Load() {
-				return keyed.ErrClosed
-			}
-			return enc.add(w, r)
-		}
-	})
-	for _, w := range writers {
-		if err == nil {
-			err = w.flush()
+			return w.flush()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return rows.Load(), err
+	}
+	return rows.Load(), b.db.Ingest(ctx, tables...)
+}
+
+// splitGroups cuts key groups into n ranges of about the same size, or as many as there
+// are.
+func splitGroups(r metadata.KeyGroupRange, n int) []metadata.KeyGroupRange {
+	n = max(1, min(n, int(r.Count)))
+	ranges := make([]metadata.KeyGroupRange, n)
+	for i := range ranges {
+		from, to := int(r.Count)*i/n, int(r.Count)*(i+1)/n
+		ranges[i] = metadata.KeyGroupRange{Start: r.Start + int32(from), Count: int32(to - from)}
+	}
+	return ranges
+}
+
+// setRows writes sorted rows into tables.
+func setRows(t *pebbledb.Tables, data []byte, rows []row) error {
+	for i := range rows {
+		r := &rows[i]
+		if err := t.Set(data[r.key:r.value], data[r.value:r.end]); err != nil {
+			return err
 		}
 	}
-	b.fresh = false
-	return rows.Load(), err
+	return nil
 }
 
 // rowEncoder makes rows of those of a snapshot.
@@ -214,43 +256,44 @@ func joinElements(dst, b []byte, count int, commas bool, elem *serializer.Decode
 	return dst, nil
 }
 
-// runBytes is how many bytes of rows are sorted at a time.
-const runBytes = 16 << 20
-
 // runWriter collects rows, of any order, and writes them in sorted runs.
 type runWriter struct {
+	// size is about how many bytes of rows a run has. It ends with a key group that is
+	// whole, if rows come by key groups, unless the last one makes it twice as long.
+	size  int
 	apply func(data []byte, rows []row) error
 	data  []byte
 	rows  []row
+	group uint16 // the largest in the run
 }
 
 func (w *runWriter) add(key, value []byte) error {
-	if len(w.data)+len(key)+len(value) > runBytes && len(w.rows) > 0 {
+	g := binary.BigEndian.Uint16(key)
+	if n := len(w.data) + len(key) + len(value); len(w.rows) > 0 && n > w.size && (g > w.group || n > 2*w.size) {
 		if err := w.flush(); err != nil {
 			return err
 		}
+	}
+	if len(w.rows) == 0 || g > w.group {
+		w.group = g
 	}
 	r := row{key: uint32(len(w.data)), op: engine.OpSet}
 	w.data = append(w.data, key...)
 	r.value = uint32(len(w.data))
 	w.data = append(w.data, value...)
 	r.end = uint32(len(w.data))
-	var head [8]byte
-	copy(head[:], key)
-	r.sort = binary.BigEndian.Uint64(head[:])
+	r.prefix, r.sort = sortKeys(key)
 	w.rows = append(w.rows, r)
 	return nil
 }
 
+// flush writes the run. Of rows with one key the one that came last is the last.
 func (w *runWriter) flush() error {
 	less := func(a, b row) int {
-		if a.sort != b.sort {
-			if a.sort < b.sort {
-				return -1
-			}
-			return 1
+		if c := compareRows(&a, &b, w.data); c != 0 {
+			return c
 		}
-		return bytes.Compare(w.data[a.key:a.value], w.data[b.key:b.value])
+		return cmp.Compare(a.key, b.key)
 	}
 	if !slices.IsSortedFunc(w.rows, less) {
 		slices.SortFunc(w.rows, less)
@@ -308,7 +351,7 @@ func (b *Backend[K]) migrate(id uint16, old *snapshot.State, convert serializer.
 	if old.Kind == snapshot.StateList {
 		elem = serializer.NewDecoder(old.Value, nil)
 	}
-	w := &runWriter{apply: b.applyRows}
+	w := &runWriter{size: b.opts.Process.runBytes(1), apply: b.applyRows}
 	var value []byte
 	var failed error
 	for g := b.env.First; g < b.env.First+b.env.Count; g++ {

@@ -2,6 +2,7 @@ package lsm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -170,10 +171,33 @@ const batchBytes = 128 << 10
 
 // row is a change of one generation while it is sorted.
 type row struct {
-	sort     uint64 // bytes 4 to 12 of the key
+	sort     uint64 // bytes 4 to 12 of the key, with zeros behind them if it is shorter
+	prefix   uint32 // bytes 0 to 4: key group and state
 	key, end uint32 // where it begins, and its value ends
 	value    uint32
 	op       engine.Op
+}
+
+// sortKeys are the first twelve bytes of a key as numbers, which keys are compared by
+// first.
+func sortKeys(key []byte) (prefix uint32, sort uint64) {
+	if len(key) >= 12 {
+		return binary.BigEndian.Uint32(key), binary.BigEndian.Uint64(key[4:])
+	}
+	var b [12]byte
+	copy(b[:], key)
+	return binary.BigEndian.Uint32(b[:]), binary.BigEndian.Uint64(b[4:])
+}
+
+// compareRows compares the keys of rows that lie in data.
+func compareRows(a, b *row, data []byte) int {
+	switch {
+	case a.prefix != b.prefix:
+		return cmp.Compare(a.prefix, b.prefix)
+	case a.sort != b.sort:
+		return cmp.Compare(a.sort, b.sort)
+	}
+	return bytes.Compare(data[a.key:a.value], data[b.key:b.value])
 }
 
 // apply writes the changes by key group and state, sorted.
@@ -186,7 +210,6 @@ func (d *drainer) apply(j *drain, commit func(*pebble.Batch) error) error {
 	defer func() { _ = batch.Close() }()
 	var data []byte
 	var rows []row
-	var small [8]byte
 	for g := d.first; g < d.first+d.count; g++ {
 		for i := range j.parts {
 			p := &j.parts[i]
@@ -195,9 +218,8 @@ func (d *drainer) apply(j *drain, commit func(*pebble.Batch) error) error {
 			}
 			data, rows = data[:0], rows[:0]
 			p.changes.Group(j.view, g, func(op engine.Op, key, value []byte) {
-				small = [8]byte{}
-				copy(small[:], key[4:])
-				r := row{sort: binary.BigEndian.Uint64(small[:]), key: uint32(len(data)), op: op}
+				r := row{key: uint32(len(data)), op: op}
+				r.prefix, r.sort = sortKeys(key)
 				data = append(data, key...)
 				r.value = uint32(len(data))
 				data = append(data, value...)
@@ -208,13 +230,7 @@ func (d *drainer) apply(j *drain, commit func(*pebble.Batch) error) error {
 				return errors.New("the changes of a key group are larger than 2 GiB")
 			}
 			slices.SortFunc(rows, func(a, b row) int {
-				if a.sort != b.sort {
-					if a.sort < b.sort {
-						return -1
-					}
-					return 1
-				}
-				if c := bytes.Compare(data[a.key:a.value], data[b.key:b.value]); c != 0 {
+				if c := compareRows(&a, &b, data); c != 0 {
 					return c
 				}
 				// Ranges first: a batch is applied in its order.

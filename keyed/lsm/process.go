@@ -37,6 +37,12 @@ func NewProcess(opts *ProcessOptions) *Process {
 // batches, and what they take is missing for blocks.
 func (p *Process) memtable() int { return int(min(max(p.db.MemoryBytes()/64, 1<<20), 8<<20)) }
 
+// runBytes is about how many bytes of rows each of some goroutines sorts at a time while
+// they are copied: all of them together hold an eighth of the budget, or a quarter at most.
+func (p *Process) runBytes(goroutines int) int {
+	return int(min(max(p.db.MemoryBytes()/8/int64(goroutines), 1<<20), 16<<20))
+}
+
 // Close frees the caches.
 func (p *Process) Close() { p.db.Close() }
 

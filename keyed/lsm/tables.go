@@ -287,6 +287,11 @@ func (b *Backend[K]) copyTables(ctx context.Context, s *source) (rows int64, err
 			return 0, fmt.Errorf("state %s: %w", st.Name, err)
 		}
 	}
+	if err := b.db.Acquire(); err != nil {
+		return 0, err
+	}
+	defer b.db.Release()
+	defer b.opts.Process.db.Reserve(2 * b.opts.Process.runBytes(1))() // a run is in memory
 	for i, t := range mine {
 		n, err := b.copyTable(ctx, s, t, filepath.Join(b.dir, fmt.Sprintf("from-%d", i)))
 		if err != nil {
@@ -334,7 +339,9 @@ func (b *Backend[K]) copyTable(ctx context.Context, s *source, t tables, dir str
 		}
 		targets[i] = x
 	}
-	w := &runWriter{apply: b.applyRows}
+	out := b.db.NewTables()
+	defer out.Discard()
+	w := &runWriter{size: b.opts.Process.runBytes(1), apply: func(data []byte, rows []row) error { return setRows(out, data, rows) }}
 	var key, value []byte
 	for ok := it.First(); ok; ok = it.Next() {
 		k := it.Key()
@@ -360,7 +367,10 @@ func (b *Backend[K]) copyTable(ctx context.Context, s *source, t tables, dir str
 	if err := it.Error(); err != nil {
 		return rows, err
 	}
-	return rows, w.flush()
+	if err := w.flush(); err != nil {
+		return rows, err
+	}
+	return rows, b.db.Ingest(ctx, out)
 }
 
 func removeAll(o *pebbledb.Options, dir string) error {
