@@ -28,27 +28,46 @@ type CreateKind string
 const (
 	// CreateCanonical is a savepoint in the canonical format, for any state backend.
 	CreateCanonical CreateKind = "canonical"
-	// CreateNative is a savepoint in the heap backend's own format.
+	// CreateNative is a savepoint in a state backend's own format.
 	CreateNative CreateKind = "native"
-	// CreateCheckpoint is a checkpoint of the heap backend, retained on cancellation.
+	// CreateCheckpoint is a checkpoint in a state backend's own format, retained on
+	// cancellation.
 	CreateCheckpoint CreateKind = "checkpoint"
+)
+
+// CreateBackend is a state backend in whose own format CreateFrom writes keyed state.
+type CreateBackend string
+
+// State backends to create for.
+const (
+	// CreateForHeap is Flink's heap backend (hashmap) and ours.
+	CreateForHeap CreateBackend = "heap"
+	// CreateForLSM is our backend on disk, keyed/lsm: Pebble databases, which no Flink
+	// restores; convert makes of them what it does.
+	CreateForLSM CreateBackend = "lsm"
 )
 
 // CreateOptions changes what CreateFrom makes. Nil is the default.
 type CreateOptions struct {
-	Kind CreateKind // "" is CreateCanonical
+	Kind    CreateKind    // "" is CreateCanonical
+	Backend CreateBackend // "" is CreateForHeap; of no effect on CreateCanonical
 	// Version of the metadata format; 0 is metadata.DefaultVersion.
 	Version int32
 	// CheckpointID; 0 is the number of a folder chk-<n>, else 1.
 	CheckpointID int64
 	// MaxParallelism and Parallelism of every operator; 0 is what is described.
 	MaxParallelism, Parallelism int
-	Compress                    bool // state files in snappy frames
+	// Compress puts state files into snappy frames. The tables of CreateForLSM are
+	// compressed in any case.
+	Compress bool
 	// MemoryThreshold as in WriterOptions.
 	MemoryThreshold int
 	// Now is the time of last access of values with TTL that are described
 	// without one; nil is time.Now.
 	Now func() time.Time
+	// TempDir is where the databases of CreateForLSM are made before they are uploaded;
+	// "" is that of the system.
+	TempDir string
 }
 
 // Created says what CreateFrom made.
@@ -60,6 +79,8 @@ type Created struct {
 	Elements  int64  `json:"elements"` // of operator states
 	Files     int    `json:"files"`    // besides _metadata
 	Bytes     int64  `json:"bytes"`    // of all files
+	// OwnFormat: keyed state lies in databases of our backend on disk, which no Flink restores.
+	OwnFormat bool `json:"ownFormat,omitempty"`
 }
 
 // CreateFrom makes a snapshot of a description. Nothing is left of it after an
@@ -80,6 +101,11 @@ func CreateFrom(ctx context.Context, pool *blobstore.Pool, layout Layout, d *Des
 	case CreateCanonical, CreateNative, CreateCheckpoint:
 	default:
 		return nil, fmt.Errorf("no snapshot %q can be created", c.opts.Kind)
+	}
+	switch c.opts.Backend {
+	case "", CreateForHeap, CreateForLSM:
+	default:
+		return nil, fmt.Errorf("there is no state backend %q", c.opts.Backend)
 	}
 	if c.opts.Version == 0 {
 		c.opts.Version = metadata.DefaultVersion
@@ -121,6 +147,12 @@ func CreateFrom(ctx context.Context, pool *blobstore.Pool, layout Layout, d *Des
 			}
 		}
 	}()
+	if c.opts.Backend == CreateForLSM && c.opts.Kind != CreateCanonical {
+		if c.lsm, err = newLSMCreation(c.opts.TempDir); err != nil {
+			return nil, err
+		}
+		defer c.lsm.close()
+	}
 	for i, p := range plans {
 		state, err := c.operator(ctx, p)
 		if err != nil {
@@ -148,6 +180,7 @@ type creation struct {
 	now    func() time.Time
 	access int64 // the last access of values that are described without
 	w      *Writer
+	lsm    *lsmCreation // nil unless databases are made
 	made   Created
 }
 
@@ -261,7 +294,12 @@ func (c *creation) operator(ctx context.Context, p *operatorPlan) (*metadata.Ope
 		}
 		var err error
 		if len(p.states) > 0 {
-			if s.ManagedKeyed, err = c.keyed(ctx, p, groups); err != nil {
+			if c.lsm != nil {
+				s.ManagedKeyed, err = c.database(ctx, p, groups)
+			} else {
+				s.ManagedKeyed, err = c.keyed(ctx, p, groups)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -302,11 +340,27 @@ func (c *creation) file(ctx context.Context, write func(w io.Writer) error) (met
 	if err != nil {
 		return nil, err
 	}
+	c.count(h, f.Size())
+	return h, nil
+}
+
+// count counts a file, unless it lies in _metadata.
+func (c *creation) count(h metadata.StreamHandle, size int64) {
 	if h != nil && h.Tag() != metadata.TagByteStream {
 		c.made.Files++
-		c.made.Bytes += f.Size()
+		c.made.Bytes += size
 	}
-	return h, nil
+}
+
+// left gives what each state of p has from the first key group of a range on.
+func (p *operatorPlan) left(groups metadata.KeyGroupRange) [][]plannedEntry {
+	left := make([][]plannedEntry, len(p.states))
+	for i := range p.states {
+		all := p.states[i].entries // in the order of key groups
+		from, _ := slices.BinarySearchFunc(all, int(groups.Start), func(e plannedEntry, kg int) int { return cmp.Compare(e.keyGroup, kg) })
+		left[i] = all[from:]
+	}
+	return left
 }
 
 // keyed writes the keyed state of a range of key groups.
@@ -319,14 +373,10 @@ func (c *creation) keyed(ctx context.Context, p *operatorPlan, groups metadata.K
 			h.Form, h.ID = metadata.TagKeyGroupsWithID, javaio.NewString(uuid.NewString())
 		}
 	}
-	// What is left of each state; entries are in the order of key groups.
-	left := make([][]plannedEntry, len(p.states))
 	for i := range p.states {
 		o.States = append(o.States, p.states[i].meta)
-		all := p.states[i].entries
-		from, _ := slices.BinarySearchFunc(all, int(groups.Start), func(e plannedEntry, kg int) int { return cmp.Compare(e.keyGroup, kg) })
-		left[i] = all[from:]
 	}
+	left := p.left(groups)
 	var err error
 	h.Delegate, err = c.file(ctx, func(out io.Writer) error {
 		w, err := stream.NewKeyedWriter(out, o)
@@ -360,11 +410,10 @@ func (c *creation) keyed(ctx context.Context, p *operatorPlan, groups metadata.K
 
 // entry writes an entry; errors show at Finish.
 func (c *creation) entry(w *stream.KeyedWriter, kind StateKind, e *plannedEntry) {
+	c.countEntry(kind)
 	switch kind {
 	case StateTimer:
 		w.Timer(e.timestamp, e.key, e.ns)
-		c.made.Timers++
-		return
 	case StateList:
 		w.List(e.key, e.ns, len(e.parts))
 		for i := range e.parts {
@@ -382,7 +431,14 @@ func (c *creation) entry(w *stream.KeyedWriter, kind StateKind, e *plannedEntry)
 	default:
 		w.Value(e.key, e.ns, e.value)
 	}
-	c.made.Entries++
+}
+
+func (c *creation) countEntry(kind StateKind) {
+	if kind == StateTimer {
+		c.made.Timers++
+	} else {
+		c.made.Entries++
+	}
 }
 
 // share is the part of n things that one of several subtasks gets.

@@ -34,6 +34,7 @@ var createKinds = map[string]CreateOptions{
 	"native":     {Kind: CreateNative, MemoryThreshold: -1},
 	"checkpoint": {Kind: CreateCheckpoint, Version: 6},
 	"compressed": {Compress: true, Version: 3},
+	"lsm":        {Kind: CreateCheckpoint, Backend: CreateForLSM},
 	"files":      {Kind: CreateCheckpoint, Compress: true, MemoryThreshold: -1},
 }
 
@@ -98,7 +99,7 @@ func createFromGoldens(t *testing.T, cases []*testdata.Case, least int) {
 	require.Greater(t, created, least)
 }
 
-var nameMember = regexp.MustCompile(`, "name": "[^"]*"(, "max_parallelism": )`)
+var nameMember = regexp.MustCompile(`, "name": "(?:[^"\\]|\\.)*"(, "max_parallelism": )`)
 
 // firstDifference shows where two texts part.
 func firstDifference(want, got string) string {

@@ -332,9 +332,14 @@ func (w *KeyedWriter) putLength(from int) {
 
 // appendComposite appends a key group, key and namespace as in CompositeKeySerializationUtils.
 func (w *KeyedWriter) appendComposite(dst, key, namespace []byte) []byte {
-	dst = w.appendKeyGroup(dst)
+	return AppendComposite(w.appendKeyGroup(dst), key, namespace, w.states[w.state].lengths)
+}
+
+// AppendComposite appends a key and a namespace as they stand behind the key group in
+// the keys of RocksDB and of the canonical format. With lengths, which is where neither
+// has a fixed length, each is followed by its own.
+func AppendComposite(dst, key, namespace []byte, lengths bool) []byte {
 	dst = append(dst, key...)
-	lengths := w.states[w.state].lengths
 	if lengths {
 		dst = appendLength(dst, len(key))
 	}

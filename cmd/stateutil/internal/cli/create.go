@@ -34,7 +34,7 @@ type createOptions struct {
 
 var (
 	createKinds = []string{string(snapshot.CreateCanonical), string(snapshot.CreateNative), string(snapshot.CreateCheckpoint)}
-	backends    = []string{"heap", "lsm"}
+	backends    = []string{string(snapshot.CreateForHeap), string(snapshot.CreateForLSM)}
 )
 
 func newCreate(g *global) *cobra.Command {
@@ -52,8 +52,10 @@ chk-N gives the checkpoint its ID. What is there already is never overwritten, a
 nothing is left behind if it fails.
 
 --snapshot canonical is a savepoint for any state backend; native a savepoint and
-checkpoint a checkpoint in the format of --backend. That of the heap backend
-(Flink's hashmap) can be written; lsm takes canonical only.`,
+checkpoint a checkpoint in the format of --backend: heap is Flink's hashmap and our
+own heap backend. lsm is our backend on disk, whose Pebble databases Flink cannot
+restore, though it reads _metadata and all else; stateutil convert --to canonical
+makes a savepoint of them that it does restore.`,
 		Example: `  stateutil create --from orders.json /savepoints/savepoint-orders
   stateutil describe -o a.json chk-7 && stateutil create --from a.json --max-parallelism 512 s3://bucket/savepoints/wider
   stateutil create --from orders.json --snapshot checkpoint --backend heap /checkpoints/4c81…07/chk-1`,
@@ -67,8 +69,8 @@ checkpoint a checkpoint in the format of --backend. That of the heap backend
 				return usage("--snapshot is %q: one of %s", o.snapshot, strings.Join(createKinds, ", "))
 			case !slices.Contains(backends, o.backend):
 				return usage("--backend is %q: one of %s", o.backend, strings.Join(backends, ", "))
-			case o.backend == "lsm" && o.snapshot != string(snapshot.CreateCanonical):
-				return usage("--backend lsm has --snapshot canonical only: its own files cannot be made from a description")
+			case o.backend == string(snapshot.CreateForLSM) && o.compress && o.snapshot != string(snapshot.CreateCanonical):
+				return usage("--compress is for the heap backend's and canonical files: those of --backend lsm are compressed in any case")
 			case o.version < metadata.MinVersion || o.version > metadata.MaxVersion:
 				return usage("--format-version is %d: from %d to %d", o.version, metadata.MinVersion, metadata.MaxVersion)
 			case o.checkpointID < 0 || o.maxParallelism < 0 || o.parallelism < 0:
@@ -107,7 +109,7 @@ func (g *global) create(ctx context.Context, url string, o *createOptions) error
 		return err
 	}
 	made, err := snapshot.CreateFrom(ctx, g.stores(), snapshot.SavepointIn(loc), d, &snapshot.CreateOptions{
-		Kind: snapshot.CreateKind(o.snapshot), Version: o.version, CheckpointID: o.checkpointID,
+		Kind: snapshot.CreateKind(o.snapshot), Backend: snapshot.CreateBackend(o.backend), Version: o.version, CheckpointID: o.checkpointID,
 		MaxParallelism: o.maxParallelism, Parallelism: o.parallelism, Compress: o.compress, Now: g.env.Now,
 	})
 	if err != nil {
@@ -126,6 +128,9 @@ func (g *global) create(ctx context.Context, url string, o *createOptions) error
 		if c.n > 0 {
 			parts = append(parts, terminal.Plural(c.n, c.one, c.many))
 		}
+	}
+	if made.OwnFormat {
+		g.note("keyed state is in the LSM backend's own files: Flink cannot restore it; convert --to canonical makes what it can")
 	}
 	g.note("%s; %s, %s", strings.Join(parts, ", "), terminal.Plural(int64(made.Files)+1, "file", "files"), g.size(made.Bytes))
 	return g.printf(g.env.Out, "%s\n", terminal.Clean(made.Dir))
