@@ -49,6 +49,9 @@ type workFS struct {
 	objects map[string]*remoteFile
 }
 
+// InMemory returns an empty file system in memory, for tests and simulations.
+func InMemory() vfs.FS { return vfs.NewMem() }
+
 func newWorkFS(base vfs.FS, dir string, fail func(error)) *workFS {
 	return &workFS{FS: base, dir: dir, fail: fail, remote: map[string]*remoteFile{}, objects: map[string]*remoteFile{}}
 }

@@ -31,7 +31,8 @@ type Options struct {
 	// MemTableBytes is the size of a memtable; 0 is 16 MiB. There are up to three,
 	// which count for the memory budget, so it is at most an eighth of that.
 	MemTableBytes int
-	// FS is the file system of the working directory; nil is the disk.
+	// FS is the file system of the working directory; nil is the disk, InMemory one
+	// that ends with the process.
 	FS vfs.FS
 	// Failed is called once if the database fails: it is of no use from then on, all
 	// calls return the error. It must not call the database.

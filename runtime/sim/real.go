@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental/pebbledb"
 	"github.com/tidemark/tidemark/keyed"
@@ -76,7 +74,7 @@ func (k *task) openBackend(a *checkpoint.Assignment) error {
 	if w.cfg.Backend == HeapBackend {
 		b, err = heap.Open(c)
 	} else {
-		b, err = lsm.Open("db", c, &lsm.Options{Process: databases(), Name: k.name(), Database: pebbledb.Options{FS: vfs.NewMem(), NoClaim: from.Mode == checkpoint.NotClaimed}})
+		b, err = lsm.Open("db", c, &lsm.Options{Process: databases(), Name: k.name(), Database: pebbledb.Options{FS: pebbledb.InMemory(), NoClaim: from.Mode == checkpoint.NotClaimed}})
 	}
 	if err != nil {
 		return err
