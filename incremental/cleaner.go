@@ -35,6 +35,9 @@ type CleanerOptions struct {
 	Journal blobstore.Store
 	// JournalDir is the folder in Journal, of this job alone; "" is "registry".
 	JournalDir string
+	// Journaled leaves out of what is to be deleted what need not be in Journal, since
+	// it is found after a restart by other means. Nil leaves out nothing.
+	Journaled func(iter.Seq2[blobstore.Location, bool]) iter.Seq2[blobstore.Location, bool]
 	// MinBackoff and MaxBackoff are the waits after the first and after many
 	// failures of a deletion; each failure doubles it. 0 is 1 s and 5 min.
 	MinBackoff, MaxBackoff time.Duration
@@ -74,6 +77,14 @@ type Cleaner struct {
 	written [2]uint64 // reg.Changes when the journal was written
 	objects []string  // journal objects that may exist, the newest last
 	keep    int       // how many of them at the end count
+	claimed []claimed
+}
+
+// claimed are the files of a claimed snapshot that are not known to be gone, and the
+// journal object that lists them.
+type claimed struct {
+	object string
+	files  []blobstore.Location
 }
 
 // NewCleaner makes a Cleaner of a registry, which is its own from then on.
@@ -176,7 +187,7 @@ func (c *Cleaner) Clean(ctx context.Context) (left int, err error) {
 		c.delete(ctx, batch)
 	}
 	if ctx.Err() == nil {
-		err = c.writeJournal(ctx, true)
+		err = errors.Join(c.writeJournal(ctx, true), c.forgetClaimed(ctx))
 	}
 	return c.unfinished(), errors.Join(err, ctx.Err())
 }
@@ -289,7 +300,8 @@ func (c *Cleaner) removeFolder(ctx context.Context, folder blobstore.Location) {
 	}
 }
 
-// Names of journal objects: pending-<life>-<number> and kept-<checkpoint>-<mode>.
+// Names of journal objects: pending-<life>-<number>, kept-<checkpoint>-<mode> and
+// kept-<checkpoint>-CLAIM-<life>.
 const (
 	pendingObject = "pending-"
 	keptObject    = "kept-"
@@ -308,8 +320,12 @@ func (c *Cleaner) writeJournal(ctx context.Context, atEnd bool) error {
 	due := added != c.written[0] || atEnd && gone != c.written[1]
 	var pending []byte
 	if due {
-		for range c.reg.Pending() {
-			pending = encodeJournal(c.reg.Pending())
+		entries := c.reg.Pending()
+		if c.opts.Journaled != nil {
+			entries = c.opts.Journaled(entries)
+		}
+		for range entries {
+			pending = encodeJournal(entries)
 			break
 		}
 	}
@@ -364,6 +380,62 @@ func (c *Cleaner) Restore(ctx context.Context, cp *metadata.Checkpoint, metadata
 	return res, nil
 }
 
+// Claimed writes the files of a snapshot that was restored in mode Claim to the
+// journal, where they stand until all of them are gone: after a restart nothing else
+// may tell that they are the job's to delete, since they need not lie in its folder.
+// It comes once it is durable elsewhere that the job has claimed the snapshot, and may
+// be repeated.
+func (c *Cleaner) Claimed(ctx context.Context, id int64) error {
+	if c.opts.Journal == nil {
+		return nil
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	n := claimed{object: path.Join(c.opts.JournalDir, fmt.Sprintf("%s%d-%s-%s", keptObject, id, Claim, c.life))}
+	c.mu.Lock()
+	data := encodeJournal(c.reg.ClaimedFiles(id))
+	for loc := range c.reg.ClaimedFiles(id) {
+		n.files = append(n.files, loc)
+	}
+	c.mu.Unlock()
+	if len(n.files) == 0 {
+		return nil
+	}
+	if err := blobstore.WriteAll(ctx, c.opts.Journal, n.object, data, nil); err != nil {
+		return fmt.Errorf("journal of the shared state registry: %w", err)
+	}
+	c.claimed = append(c.claimed, n)
+	return nil
+}
+
+// forgetClaimed removes the journal objects of claimed snapshots that are gone.
+func (c *Cleaner) forgetClaimed(ctx context.Context) error {
+	var gone []string
+	c.mu.Lock()
+	left := c.claimed[:0:0]
+	for _, n := range c.claimed {
+		n.files = slices.DeleteFunc(n.files, func(loc blobstore.Location) bool { return c.reg.files.find(loc) == none })
+		if len(n.files) == 0 {
+			gone = append(gone, n.object)
+		} else {
+			left = append(left, n)
+		}
+	}
+	c.mu.Unlock()
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := c.opts.Journal.DeleteAll(ctx, gone); err != nil {
+		return fmt.Errorf("journal of the shared state registry: %w", err)
+	}
+	c.claimed = left
+	return nil
+}
+
 func (c *Cleaner) keptOf(id int64, mode RestoreMode) iter.Seq2[blobstore.Location, bool] {
 	return func(yield func(blobstore.Location, bool) bool) {
 		for loc, m := range c.reg.KeptFiles(id) {
@@ -395,6 +467,17 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 	var pending, kept []journal
 	var damaged []error
 	prefix := c.opts.JournalDir + "/"
+	if t, ok := c.opts.Journal.(blobstore.TemporaryLister); ok {
+		// What former lives had begun to write when they ended.
+		for info, err := range t.ListTemporary(ctx, prefix) {
+			if err == nil {
+				err = t.DeleteTemporary(ctx, info.Name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
 	for info, err := range c.opts.Journal.List(ctx, &blobstore.ListOptions{Prefix: prefix}) {
 		if err != nil {
 			return err
@@ -428,6 +511,11 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 			if i := strings.LastIndexByte(name, '-'); i > 0 {
 				mode = name[i+1:]
 				id, _ = strconv.ParseInt(name[:i], 10, 64)
+			}
+			if strings.Contains(name, "-"+Claim.String()+"-") {
+				r.Recover(j.metas, j.files)
+				c.claimed = append(c.claimed, claimed{j.name, slices.Concat(j.metas, j.files)})
+				continue
 			}
 			k := NoClaim
 			if mode == Legacy.String() {

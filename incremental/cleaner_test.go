@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"testing"
 	"time"
@@ -242,4 +243,38 @@ func TestCleanerAsksTheFence(t *testing.T) {
 	require.ErrorIs(t, err, incremental.ErrFenced)
 	require.Equal(t, 1, left, "its metadata, and then the files")
 	require.Len(t, names(t, s, "ckp/job/shared"), 2)
+}
+
+// A claimed snapshot that lies elsewhere is deleted in the end, although the process
+// died before the journal had what was to be deleted.
+func TestClaimedSurvivesRestart(t *testing.T) {
+	s, journal := blobstore.NewMem(), blobstore.NewMem()
+	nothing := func(iter.Seq2[blobstore.Location, bool]) iter.Seq2[blobstore.Location, bool] {
+		return func(func(blobstore.Location, bool) bool) {}
+	}
+	opts := &incremental.CleanerOptions{Journal: journal, Journaled: nothing}
+	const old = "s3://bucket/elsewhere/old/"
+	put(t, s, "elsewhere/old/shared/0", "elsewhere/old/shared/1", "elsewhere/old/chk-7/_metadata", "ckp/job/chk-8/_metadata")
+	c := incremental.NewCleaner(incremental.NewRegistry(), one{s}, opts)
+	_, err := c.Restore(t.Context(), snapshotOf(7, file(old+"shared/0"), file(old+"shared/1")), old+"chk-7/_metadata", incremental.Claim, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Claimed(t.Context(), 7))
+	require.Len(t, names(t, journal, ""), 1)
+
+	// Checkpoint 8 has one of its files, and is all that is retained.
+	eight := snapshotOf(8, file(old+"shared/1"))
+	c = incremental.NewCleaner(incremental.NewRegistry(), one{s}, opts)
+	_, err = c.Restore(t.Context(), eight, root+"chk-8/_metadata", incremental.Claim, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Recover(t.Context()))
+	_, err = c.Clean(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"ckp/job/chk-8/_metadata", "elsewhere/old/shared/1"}, names(t, s, ""))
+	require.Len(t, names(t, journal, ""), 1, "a file is left")
+	require.NoError(t, c.Update(func(r *incremental.Registry) error { r.Subsume(8); return nil }))
+	left, err := c.Clean(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, left)
+	require.Empty(t, names(t, s, ""))
+	require.Empty(t, names(t, journal, ""))
 }

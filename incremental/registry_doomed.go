@@ -182,7 +182,7 @@ func (r *Registry) Recover(metas, files []blobstore.Location) {
 		if rec.isMeta || rec.phase == fileDoomed || rec.phase == fileDeleting {
 			continue
 		}
-		rec.phase = fileLive
+		rec.phase, rec.foreign = fileLive, false // a registry of ours says so
 		c.files.set(f)
 	}
 	for _, loc := range metas {
@@ -199,4 +199,15 @@ func (r *Registry) Recover(metas, files []blobstore.Location) {
 		r.doom(m)
 	}
 	r.endDiscard(c)
+}
+
+// Unknown gives those of some files that the registry does not know: no checkpoint
+// has them that it has heard of, and they are not among those to be deleted.
+func (r *Registry) Unknown(files []blobstore.Location) (unknown []blobstore.Location) {
+	for _, loc := range files {
+		if r.files.find(loc) == none {
+			unknown = append(unknown, loc)
+		}
+	}
+	return unknown
 }

@@ -150,6 +150,23 @@ func (r *Registry) KeptFiles(id int64) iter.Seq2[blobstore.Location, RestoreMode
 	}
 }
 
+// ClaimedFiles yields the files of a snapshot that was restored in mode Claim, as far
+// as they may be deleted, each with whether it is a metadata object.
+func (r *Registry) ClaimedFiles(id int64) iter.Seq2[blobstore.Location, bool] {
+	return func(yield func(loc blobstore.Location, isMetadata bool) bool) {
+		c := r.byID[id]
+		if c == nil || !c.restored || c.phase == Kept {
+			return
+		}
+		for _, m := range c.metas {
+			if !yield(r.files.location(m), true) {
+				return
+			}
+		}
+		c.files.each(func(f int32) bool { return r.files.at(f).foreign || yield(r.files.location(f), false) })
+	}
+}
+
 // forgetNew undoes the interning of a restore that failed.
 func (r *Registry) forgetNew(set *bitmap) {
 	set.each(func(f int32) bool {
