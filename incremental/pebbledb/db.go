@@ -70,7 +70,9 @@ type DB struct {
 	fetches int
 	local   sync.Once // reads copies
 	copies  []localCopy
-	linked  []linkedFile // from them
+
+	linkedMu sync.Mutex
+	linked   []linkedFile // from copies, and not proven yet
 }
 
 const closing = int64(1) << 62
@@ -199,6 +201,7 @@ func (d *DB) fail(err error) {
 	d.fs.state.Store(fsVoid)
 	d.end(err)
 	d.sched.setOpen(false)
+	d.spoilUnproven()
 	d.log.Error("the database failed", "error", err)
 	if d.opts.Failed != nil {
 		go d.opts.Failed(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -46,7 +47,8 @@ func readFile(fs vfs.FS, path string, limit int64) ([]byte, error) {
 }
 
 // LocalCopy is the folder of the local copy of a checkpoint, for Options.Local;
-// "" if there is none. Only that of the last confirmed checkpoint lasts.
+// "" if there is none. Only that of the last confirmed checkpoint lasts, and those of
+// later ones.
 func (d *DB) LocalCopy(id int64) string {
 	d.up.mu.Lock()
 	defer d.up.mu.Unlock()
@@ -106,7 +108,9 @@ func (d *DB) linkLocal(e sumEntry, path string, copies []localCopy) bool {
 			d.log.Info("a local file is not used", "file", from, "error", err)
 			continue
 		}
+		d.linkedMu.Lock()
 		d.linked = append(d.linked, linkedFile{e, c.dir, from})
+		d.linkedMu.Unlock()
 		return true
 	}
 	return false
@@ -122,16 +126,43 @@ type linkedFile struct {
 // Pebble's own checksums guard what is read meanwhile. A copy with a wrong file
 // is spoiled, so that the next attempt does not use it, and the database fails.
 func (d *DB) prove(ctx context.Context) error {
-	for _, l := range d.linked {
+	d.linkedMu.Lock()
+	linked := slices.Clone(d.linked)
+	d.linkedMu.Unlock()
+	for _, l := range linked {
 		if err := d.proveFile(ctx, l); err != nil {
-			if ctx.Err() != nil {
-				return err
+			if ctx.Err() == nil {
+				d.spoil([]linkedFile{l})
 			}
-			d.opts.FS.Remove(d.opts.FS.PathJoin(l.dir, SumsName))
 			return err
 		}
 	}
+	d.linkedMu.Lock()
+	d.linked = nil
+	d.linkedMu.Unlock()
 	return nil
+}
+
+// spoilUnproven makes the local copies unusable that the database has files from which
+// are not proven: if it fails, they may be why, and the next attempt must not fail of
+// them again. The files are in the blob store.
+func (d *DB) spoilUnproven() {
+	d.linkedMu.Lock()
+	linked := d.linked
+	d.linked = nil
+	d.linkedMu.Unlock()
+	d.spoil(linked)
+}
+
+func (d *DB) spoil(linked []linkedFile) {
+	spoiled := map[string]bool{}
+	for _, l := range linked {
+		if !spoiled[l.dir] {
+			spoiled[l.dir] = true
+			d.log.Warn("a local copy is not used any more", "folder", l.dir)
+			d.opts.FS.Remove(d.opts.FS.PathJoin(l.dir, SumsName))
+		}
+	}
 }
 
 func (d *DB) proveFile(ctx context.Context, l linkedFile) error {
@@ -148,4 +179,25 @@ func (d *DB) proveFile(ctx context.Context, l linkedFile) error {
 		err = l.entry.mismatch(l.from, sum)
 	}
 	return err
+}
+
+// LocalCopies are the folders of local copies that databases have left in a folder:
+// those of an earlier attempt, for Options.Local. A nil fs is the disk.
+func LocalCopies(fs vfs.FS, dir string) ([]string, error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var copies []string
+	for _, name := range names {
+		at := fs.PathJoin(dir, name)
+		if _, err := fs.Stat(fs.PathJoin(at, SumsName)); err == nil {
+			copies = append(copies, at)
+		}
+	}
+	return copies, nil
 }

@@ -43,8 +43,9 @@ type Options struct {
 	// NoClaim says that the restored checkpoint is not ours (restore mode NO_CLAIM):
 	// the first checkpoint refers to none of its files.
 	NoClaim bool
-	// Local are folders of local copies, LocalCopy's or those of an earlier working
-	// directory: a file that proves itself the one wanted is linked from there.
+	// Local are folders of local copies, as LocalCopy gives them, and LocalCopies those of
+	// an earlier working directory: a file that proves itself the one wanted is linked
+	// from there.
 	Local []string
 	// KeepLocal keeps the files of the last confirmed checkpoint on the local disk
 	// for local recovery.

@@ -50,6 +50,9 @@ func Restore(ctx context.Context, p *Process, dir string, sources []Source, opts
 		if failed := d.Err(); failed != nil {
 			err = failed
 		}
+		if ctx.Err() == nil {
+			d.spoilUnproven()
+		}
 		d.Close()
 		return nil, err
 	}

@@ -20,8 +20,9 @@ const BackendLSM BackendKind = "lsm"
 //
 //	<Dir>/<operator ID>/<subtask>/<run>
 //
-// With LocalRecovery the folders of earlier attempts are kept until this one has a
-// complete checkpoint, and files that are still there are not fetched again.
+// With LocalRecovery the folders of earlier attempts, also of a process that was
+// killed, are kept until this one has a complete checkpoint, and what a local copy
+// there has is not fetched again.
 func openLSM[K comparable](e *Env, c keyed.Config[K]) (keyed.Backend[K], error) {
 	o := e.slot.opts
 	if o.Dir == "" {
@@ -53,7 +54,13 @@ func openLSM[K comparable](e *Env, c keyed.Config[K]) (keyed.Backend[K], error) 
 		e.Execute(func() error { return fmt.Errorf("keyed state: %w", err) })
 	}}
 	if o.LocalRecovery {
-		db.Local = earlier
+		for _, dir := range earlier {
+			copies, err := pebbledb.LocalCopies(nil, dir)
+			if err != nil {
+				return nil, err
+			}
+			db.Local = append(db.Local, copies...)
+		}
 	}
 	return lsm.Open(dir, c, &lsm.Options{Process: o.LSM, Name: fmt.Sprintf("%s, subtask %d", e.Name, e.Subtask), Database: db})
 }
