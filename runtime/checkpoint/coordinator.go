@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -98,6 +99,14 @@ type Coordinator struct {
 	ended     chan struct{}
 	actions   []Action
 	emptied   []blobstore.Location // folders of aborted checkpoints
+	litter    *litter              // nil: none is known
+	looked    bool                 // for litter
+
+	finished bool // so ended the job
+
+	// Since New.
+	succeeds bool // former coordinators of the store have begun checkpoints
+	foreign  bool // the job's folder has checkpoints that are not the store's
 
 	writersMu sync.Mutex
 	writers   map[int64]*snapshot.Writer
@@ -170,6 +179,13 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 			c.log.Warn("a file that nobody needs is not deleted yet", "file", d.Location.String(), "err", err)
 		}
 	}
+	if _, volatile := cfg.Store.(*MemoryStore); !volatile && opts.Journal == nil {
+		store, name, err := cfg.Pool.Resolve(ctx, c.folder())
+		if err != nil {
+			return nil, err
+		}
+		opts.Journal, opts.JournalDir, opts.Journaled = store, path.Join(name, "registry"), c.journalOf
+	}
 	c.cleaner = incremental.NewCleaner(incremental.NewRegistry(), cfg.Pool, &opts)
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := c.recover(ctx); err != nil {
@@ -218,6 +234,12 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	for _, r := range c.runners {
 		background.Go(func() { r.run(c.ctx) })
 	}
+	var found <-chan *litter // nil: is not looked for
+	if c.succeeds && !c.foreign {
+		var look func()
+		found, look = c.lookForLitter(cleanCtx)
+		background.Go(look)
+	}
 	err := c.loop(ctx)
 	c.mu.Lock()
 	c.closed = true
@@ -232,6 +254,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		// What is to be deleted at the end of the job is deleted now; before stopClean,
 		// since a deletion that is cut off would wait for its next try.
 		cleanup, done := context.WithTimeout(c.ctx, time.Minute)
+		if c.litter != nil || found != nil {
+			c.lastLitter(cleanup, found, c.finished)
+		}
 		if _, err := c.cleaner.Clean(cleanup); err != nil {
 			c.log.Warn("files that nobody needs are left", "err", err)
 		}
@@ -296,6 +321,9 @@ func (c *Coordinator) feed(ev *Event) {
 	for i := range c.actions {
 		c.act(&c.actions[i])
 		c.actions[i] = Action{}
+	}
+	if c.litter != nil {
+		c.mayRemoveLitter()
 	}
 }
 
@@ -545,7 +573,10 @@ func (c *Coordinator) Failover(ctx context.Context, cause error, partly bool) (*
 // Shutdown ends the coordinator and waits for it. The retained checkpoints are
 // discarded if the configuration says so for this end of the job.
 func (c *Coordinator) Shutdown(ctx context.Context, status JobStatus) error {
-	c.event(Event{Kind: EvShutdown, Status: status})
+	c.post(func() {
+		c.finished = status == JobFinished
+		c.feed(&Event{Kind: EvShutdown, Status: status})
+	})
 	select {
 	case <-c.ended:
 		return nil

@@ -125,6 +125,18 @@ func (c *Core) reserve() {
 // pendingCheckpoints are those that count against the limit.
 func (c *Core) pendingCheckpoints() int { return len(c.pending) }
 
+// oldest is the lowest ID of a checkpoint in progress, nextID if there is none.
+func (c *Core) oldest() int64 {
+	id := c.nextID
+	for _, p := range c.pending {
+		id = min(id, p.id)
+	}
+	if c.committing != nil {
+		id = min(id, c.committing.id)
+	}
+	return id
+}
+
 // begin makes a PendingCheckpoint.
 func (c *Core) begin(r *Request, pl *plan) {
 	id := c.nextID

@@ -115,6 +115,12 @@ func (l *LogStore) TakeOver(ctx context.Context) (Content, error) {
 }
 
 func (l *LogStore) takeOver(ctx context.Context) (Content, error) {
+	// What others have begun to write is removed below. One that is still at it finds
+	// out that it is fenced, or begins anew.
+	begun, err := l.begun(ctx)
+	if err != nil {
+		return Content{}, err
+	}
 	names, last, err := l.list(ctx)
 	if err != nil {
 		return Content{}, err
@@ -146,7 +152,26 @@ func (l *LogStore) takeOver(ctx context.Context) (Content, error) {
 		return Content{}, fmt.Errorf("completed checkpoint store: %s is not the last record any more: %w", l.name(l.seq), ErrFenced)
 	}
 	l.clean(ctx, names)
+	for _, name := range begun {
+		// For tidiness; the next one tries again.
+		_ = l.store.(blobstore.TemporaryLister).DeleteTemporary(ctx, name)
+	}
 	return rec.Content.clone(), nil
+}
+
+// begun are the records that a writer has begun, or whose writer died.
+func (l *LogStore) begun(ctx context.Context) (names []string, err error) {
+	t, ok := l.store.(blobstore.TemporaryLister)
+	if !ok {
+		return nil, nil
+	}
+	for info, err := range t.ListTemporary(ctx, l.dir+"/") {
+		if err != nil {
+			return nil, fmt.Errorf("completed checkpoint store: %w", err)
+		}
+		names = append(names, info.Name)
+	}
+	return names, nil
 }
 
 // list gives the names of all records and the highest number.

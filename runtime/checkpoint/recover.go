@@ -108,6 +108,15 @@ func (c *Coordinator) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, k := range usable {
+		if k.Mode != Claimed {
+			continue
+		}
+		if err := c.cleaner.Claimed(ctx, k.ID); err != nil {
+			// The journal protects from litter only.
+			c.log.Warn("what was claimed cannot be written to the journal", "checkpoint", k.ID, "err", err)
+		}
+	}
 	return nil
 }
 
@@ -116,6 +125,7 @@ func (c *Coordinator) recover(ctx context.Context) error {
 // ID to begin with: behind all that are in the job's folder already.
 func (c *Coordinator) sweep(ctx context.Context, usable []Completed) (first int64, err error) {
 	begun := c.content.NextID > c.content.FirstID // IDs were used
+	c.succeeds = begun
 	kept := map[int64]bool{}
 	for _, k := range usable {
 		kept[k.ID] = true
@@ -137,13 +147,18 @@ func (c *Coordinator) sweep(ctx context.Context, usable []Completed) (first int6
 			first = max(first, ref.ID+1)
 			continue
 		}
-		if kept[ref.ID] || ref.ID < c.content.FirstID || ref.ID >= c.content.NextID {
+		if ref.ID < c.content.FirstID || ref.ID >= c.content.NextID {
+			c.foreign = true
+			continue
+		}
+		if kept[ref.ID] {
 			continue
 		}
 		if !ref.Incomplete {
 			s, err := snapshot.Open(ctx, c.cfg.Pool, ref.Location, nil)
 			if err != nil {
 				c.log.Warn("a checkpoint that was not completed cannot be read and stays", "path", ref.Location.String(), "err", err)
+				c.foreign = true
 				continue
 			}
 			orphans = append(orphans, Orphan{ref.Location.String(), s.Checkpoint})
