@@ -3,6 +3,9 @@
 // the input. It ends when all is copied.
 //
 //	go run ./examples/filecopy -from docs -to /tmp/copied -dir /tmp/filecopy
+//
+// With -number each line gets its number among those that are equal to it, for which
+// the job keeps a count by line: in memory, or with -databases on disk.
 package main
 
 import (
@@ -18,24 +21,32 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/runtime"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/runtime/task"
+	"github.com/tidemark/tidemark/serializer"
 )
 
+// jobID is the same in each run, so that a run finds the checkpoints of the one before.
 const jobID = "0badc0de0000000000000000000000bb"
 
 func main() {
-	var c config
+	c := config{job: jobID}
 	flag.StringVar(&c.from, "from", "", "folder of files to copy")
 	flag.StringVar(&c.to, "to", "", "folder of the copies")
-	flag.StringVar(&c.dir, "dir", "filecopy-checkpoints", "folder of checkpoints")
+	flag.StringVar(&c.dir, "dir", "filecopy-checkpoints", "folder of checkpoints, or its URL")
 	flag.IntVar(&c.parallelism, "parallelism", 2, "subtasks of each operator")
 	flag.DurationVar(&c.pause, "pause", 0, "pause after each 100 lines of a subtask, to have time to kill it")
+	flag.BoolVar(&c.number, "number", false, "write before each line its number among those equal to it")
+	flag.StringVar(&c.state.Dir, "databases", "", "folder of databases for the state, whose checkpoints are incremental; memory if empty")
+	flag.BoolVar(&c.state.LocalRecovery, "local-recovery", false, "restore from what is left in the databases' folder, where it is the right thing")
+	flag.IntVar(&c.retained, "retained", 1, "completed checkpoints to keep")
 	verbose := flag.Bool("v", false, "log what happens")
 	flag.Parse()
 	if c.from == "" || c.to == "" {
@@ -55,21 +66,63 @@ func main() {
 
 type config struct {
 	from, to, dir string
+	job           string // ID
 	parallelism   int
 	pause         time.Duration
+	number        bool
+	retained      int
+	state         task.StateOptions
 	log           *slog.Logger
 }
 
 func (c *config) run(ctx context.Context) error {
-	dir, err := filepath.Abs(c.dir)
+	return runtime.Run(ctx, c.pipeline(stream.Lines(c.to), newNumber), c.options())
+}
+
+// options are how the job is run.
+func (c *config) options() *runtime.Options {
+	o := &runtime.Options{Checkpoints: c.dir, JobID: c.job, Durable: true, Interval: 100 * time.Millisecond, Retained: c.retained, State: c.state, Log: c.log}
+	if o.State.Dir != "" {
+		o.State.Backend = task.BackendLSM
+	}
+	return o
+}
+
+// pipeline is the job's graph.
+func (c *config) pipeline(sink stream.Sink[string, stream.FileCommittable], number func() stream.KeyedFunction[string, string, string]) *stream.Job {
+	job := stream.NewJob("file copy", &stream.JobOptions{Parallelism: c.parallelism, MaxParallelism: 128})
+	lines := stream.From(job, files{c.from, c.pause}, stream.UID("files"))
+	if c.number {
+		byLine := stream.KeyBy(lines, serializer.String, func(line string) string { return line })
+		lines = stream.Process(byLine, number, stream.UID("number"))
+	} else {
+		lines = lines.Rebalance() // so that there is something in flight between tasks
+	}
+	stream.To(lines, sink, stream.UID("copies"))
+	return job
+}
+
+// number counts the lines that are equal.
+type number struct {
+	seen *keyed.ValueState[string, int64]
+}
+
+func newNumber() stream.KeyedFunction[string, string, string] { return &number{} }
+
+// Open registers the state.
+func (n *number) Open(rt *stream.KeyedRuntime[string]) error {
+	n.seen = keyed.Value(rt.Keyed, "seen", serializer.Int64)
+	return nil
+}
+
+// Process writes a line with its number.
+func (n *number) Process(x *stream.KeyedContext[string, string], line string) error {
+	seen, _, err := n.seen.Get(x.Key)
 	if err != nil {
 		return err
 	}
-	job := stream.NewJob("file copy", &stream.JobOptions{Parallelism: c.parallelism, MaxParallelism: 128})
-	lines := stream.From(job, files{c.from, c.pause}, stream.UID("files"))
-	// Rebalanced, so that there is something in flight between tasks.
-	stream.To(lines.Rebalance(), stream.Lines(c.to), stream.UID("copies"))
-	return runtime.Run(ctx, job, &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(dir), JobID: jobID, Durable: true, Interval: 100 * time.Millisecond, Log: c.log})
+	x.Emit(strconv.FormatInt(seen+1, 10) + "\t" + line)
+	return n.seen.Set(x.Key, seen+1)
 }
 
 // files is a source of the lines of a folder's files. A split is a file from an

@@ -38,7 +38,7 @@ func TestInterruptedOften(t *testing.T) {
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(from, fmt.Sprintf("f%d", f)), []byte(b.String()), 0o600))
 	}
-	c := config{from: from, to: to, dir: dir, pause: 15 * time.Millisecond}
+	c := config{job: jobID, from: from, to: to, dir: dir, pause: 15 * time.Millisecond}
 	interrupted := 0
 	for i := 0; ; i++ {
 		require.Less(t, i, 100)

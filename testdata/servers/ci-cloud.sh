@@ -18,4 +18,5 @@ start s3 TIDEMARK_TEST_S3_PID
 start gcs TIDEMARK_TEST_GCS_PID
 start azure TIDEMARK_TEST_AZURE_PID
 go test -tags integration -count=1 -timeout 20m "$@" ./blobstore/s3 ./blobstore/gcs ./blobstore/azure
+go test -tags integration -count=1 -run TestKillOnS3 ./examples/filecopy
 TIDEMARK_STORES="s3 gs azblob" go test -count=1 -run 'TestEveryStoreSaysTheSame|TestSnapshotsTravelOverStores' ./cmd/stateutil

@@ -44,4 +44,5 @@ out=$("$here/start-hdfs.sh")
 eval "$out"
 unset HADOOP_CONF_DIR # the tests name their servers
 trap 'rm -rf "$logs"; $here/stop.sh "$TIDEMARK_TEST_HDFS_PID"' EXIT
+HADOOP_USER_NAME=hdfs go test -tags integration -count=1 -run TestKillOnHDFS ./examples/filecopy
 TIDEMARK_STORES="hdfs webhdfs" go test -count=1 -run 'TestEveryStoreSaysTheSame|TestSnapshotsTravelOverStores' ./cmd/stateutil
