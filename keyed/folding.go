@@ -29,6 +29,11 @@ func ReducingIn[K, N comparable, V any](b Backend[K], name string, reduce func(a
 
 // Get gives the value of a key; ok is false if there is none.
 func (s *ReducingState[K, V]) Get(k Key[K]) (v V, ok bool, err error) {
+	if n := s.in.native; n != nil {
+		if e := n.tab.FindPlain(int(k.group), k.hash, k.key, struct{}{}); e != nil {
+			return e.Val, true, nil
+		}
+	}
 	return s.in.e.get(k, struct{}{})
 }
 

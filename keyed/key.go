@@ -44,6 +44,7 @@ type Keys[K comparable] struct {
 	Serializer serializer.Serializer[K]
 
 	max    int
+	mask   uint32 // max - 1 if max is a power of two, else 0
 	groups metadata.KeyGroupRange
 	java   func(K) int32
 	long   bool // keys are longs
@@ -70,6 +71,9 @@ func NewKeys[K comparable](c Config[K]) (*Keys[K], error) {
 	if k.max < 1 || k.max > 1<<15 {
 		return nil, fmt.Errorf("keyed: max parallelism %d is not from 1 to 32768", k.max)
 	}
+	if k.max&(k.max-1) == 0 {
+		k.mask = uint32(k.max - 1)
+	}
 	if k.groups == (metadata.KeyGroupRange{}) {
 		k.groups.Count = int32(k.max)
 	}
@@ -88,7 +92,6 @@ func (k *Keys[K]) Make(key K) Key[K] {
 	// AssignKeyGroup.
 	x := *(*uint64)(unsafe.Pointer(&key))
 	hi, lo := bits.Mul64(x^secret[1], secret[0])
-	hi, lo = bits.Mul64(hi^lo, x^secret[2])
 	lo ^= hi
 	h := uint32(x) ^ uint32(x>>32)
 	h *= 0xcc9e2d51
@@ -99,7 +102,12 @@ func (k *Keys[K]) Make(key K) Key[K] {
 	h ^= h >> 16
 	sign := int32(h) >> 31
 	h = (h ^ uint32(sign)) - uint32(sign) // its absolute value
-	return Key[K]{key, uint32(lo>>32) ^ uint32(lo), uint16(h & math.MaxInt32 % uint32(k.max))}
+	if k.mask != 0 {
+		h &= k.mask
+	} else {
+		h = h & math.MaxInt32 % uint32(k.max)
+	}
+	return Key[K]{key, uint32(lo>>32) ^ uint32(lo), uint16(h)}
 }
 
 // MaxParallelism is the number of key groups over all subtasks.
@@ -163,16 +171,14 @@ func plain(t reflect.Type) bool {
 var scratch = sync.Pool{New: func() any { return new([2][]byte) }}
 
 // secret makes the hashes of words those of this process, like seed.
-var secret = [3]uint64{
-	maphash.String(seed, "a") | 1, maphash.String(seed, "b"), maphash.String(seed, "c"),
-}
+var secret = [2]uint64{maphash.String(seed, "a") | 1, maphash.String(seed, "b")}
 
-// hashWord is that of wyhash for 8 bytes.
+// hashWord folds the product of a word and a secret. Without knowing the secrets
+// nobody can choose words of which many have the same hash.
 func hashWord(x uint64) uint32 {
 	hi, lo := bits.Mul64(x^secret[1], secret[0])
-	hi, lo = bits.Mul64(hi^lo, x^secret[2])
-	h := hi ^ lo
-	return uint32(h>>32) ^ uint32(h)
+	lo ^= hi
+	return uint32(lo>>32) ^ uint32(lo)
 }
 
 func (c *codec[T]) hash32(v T) uint32 {

@@ -3,6 +3,7 @@ package keyed
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,5 +29,25 @@ func TestKeyOfLong(t *testing.T) {
 				t.Fatalf("%d of %d: key group %d, hash %x; not %d, %x", v, parallelism, key.Group(), key.hash, want, k.codec.hash32(v))
 			}
 		}
+	}
+}
+
+// TestHashSpread counts hashes of regular keys that are alike, and those whose places in
+// a table are: about as few as if they were random.
+func TestHashSpread(t *testing.T) {
+	const n = 1 << 16
+	for shift := range 48 {
+		whole, low, high := map[uint32]bool{}, make([]int, 1<<14), make([]int, 1<<14)
+		for i := range uint64(n) {
+			h := hashWord(i << shift)
+			whole[h] = true
+			low[h&(1<<14-1)]++
+			high[h>>18]++
+		}
+		// Half of a pair in expectation for all of the hash; 4 in each place, of which
+		// random ones would have at most about 17.
+		require.Greater(t, len(whole), n-200, "keys i<<%d, secrets %x", shift, secret)
+		require.Less(t, slices.Max(low), 64, "keys i<<%d, secrets %x", shift, secret)
+		require.Less(t, slices.Max(high), 64, "keys i<<%d, secrets %x", shift, secret)
 	}
 }

@@ -46,7 +46,9 @@ func ListIn[K, N comparable, T any](b Backend[K], name string, ns serializer.Ser
 // that changes the state.
 func (s *ListState[K, T]) Get(k Key[K]) ([]T, error) {
 	if n := s.in.native; n != nil {
-		return n.get(k, struct{}{})
+		if e := n.tab.FindPlain(int(k.group), k.hash, k.key, struct{}{}); e != nil {
+			return n.arena.Elements(&e.Val), nil
+		}
 	}
 	return s.in.e.get(k, struct{}{})
 }

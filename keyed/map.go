@@ -49,7 +49,12 @@ func MapIn[K, N, UK comparable, UV any](b Backend[K], name string, ns serializer
 // Get gives the value of a user key; ok is false if there is none.
 func (s *MapState[K, UK, UV]) Get(k Key[K], uk UK) (v UV, ok bool, err error) {
 	if n := s.in.native; n != nil {
-		return n.get(k, struct{}{}, uk)
+		if e := n.tab.FindPlain(int(k.group), k.hash, k.key, struct{}{}); e != nil {
+			if p := n.maps.Find(&e.Val, uk); p != nil {
+				return p.Value, true, nil
+			}
+			return v, false, nil
+		}
 	}
 	return s.in.e.get(k, struct{}{}, uk)
 }
@@ -57,8 +62,9 @@ func (s *MapState[K, UK, UV]) Get(k Key[K], uk UK) (v UV, ok bool, err error) {
 // Contains tells whether there is a value of a user key.
 func (s *MapState[K, UK, UV]) Contains(k Key[K], uk UK) (bool, error) {
 	if n := s.in.native; n != nil {
-		_, ok, err := n.get(k, struct{}{}, uk)
-		return ok, err
+		if e := n.tab.FindPlain(int(k.group), k.hash, k.key, struct{}{}); e != nil {
+			return n.maps.Find(&e.Val, uk) != nil, nil
+		}
 	}
 	_, ok, err := s.in.e.get(k, struct{}{}, uk)
 	return ok, err
@@ -83,7 +89,12 @@ func (s *MapState[K, UK, UV]) Remove(k Key[K], uk UK) error {
 }
 
 // IsEmpty tells whether the key has no map.
-func (s *MapState[K, UK, UV]) IsEmpty(k Key[K]) (bool, error) { return s.in.e.empty(k, struct{}{}) }
+func (s *MapState[K, UK, UV]) IsEmpty(k Key[K]) (bool, error) {
+	if n := s.in.native; n != nil && n.tab.FindPlain(int(k.group), k.hash, k.key, struct{}{}) != nil {
+		return false, nil
+	}
+	return s.in.e.empty(k, struct{}{})
+}
 
 // Clear removes the map.
 func (s *MapState[K, UK, UV]) Clear(k Key[K]) error { return s.in.e.clear(k, struct{}{}) }

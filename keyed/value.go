@@ -20,7 +20,7 @@ type ValueState[K comparable, V any] struct {
 // ValueStateIn is a value for each key and namespace.
 type ValueStateIn[K, N comparable, V any] struct {
 	e      valueEngine[K, N, V]
-	native *nativeValue[K, N, V] // e, if it is one: calling it directly is cheaper
+	native *nativeValue[K, N, V] // e, if it is one: handles do themselves what is done for each record
 }
 
 // valueEngine is a backend's implementation of a value state.
@@ -94,7 +94,9 @@ func attachValue[K, N comparable, V any](b Backend[K], name, kind string, ns ser
 // Get gives the value of a key; ok is false if there is none.
 func (s *ValueState[K, V]) Get(k Key[K]) (v V, ok bool, err error) {
 	if n := s.in.native; n != nil {
-		return n.get(k, struct{}{})
+		if e := n.tab.FindPlain(int(k.group), k.hash, k.key, struct{}{}); e != nil {
+			return e.Val, true, nil
+		}
 	}
 	return s.in.e.get(k, struct{}{})
 }
@@ -102,7 +104,15 @@ func (s *ValueState[K, V]) Get(k Key[K]) (v V, ok bool, err error) {
 // Set sets the value of a key.
 func (s *ValueState[K, V]) Set(k Key[K], v V) error {
 	if n := s.in.native; n != nil {
-		return n.set(k, struct{}{}, v)
+		if e := n.tab.FindPlain(int(k.group), k.hash, k.key, struct{}{}); e != nil {
+			if n.tab.Shared() {
+				n.tab.Set(int(k.group), k.hash, e, v)
+			} else {
+				e.Val = v
+			}
+			return nil
+		}
+		return n.setNew(k, struct{}{}, v)
 	}
 	return s.in.e.set(k, struct{}{}, v)
 }
@@ -203,6 +213,15 @@ func (n *nativeValue[K, N, V]) set(k Key[K], ns N, v V) error {
 	default:
 		e.Val = v
 	}
+	return nil
+}
+
+// setNew is set of a key that FindPlain did not find.
+func (n *nativeValue[K, N, V]) setNew(k Key[K], ns N, v V) error {
+	if !n.mine(&k) || !n.tab.Plain() {
+		return n.set(k, ns, v)
+	}
+	n.tab.Insert(int(k.group), n.in(k.hash, ns), k.key, ns, v)
 	return nil
 }
 

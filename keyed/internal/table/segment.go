@@ -1,7 +1,6 @@
 package table
 
 import (
-	"math/bits"
 	"unsafe"
 )
 
@@ -59,6 +58,11 @@ const (
 	lowBits  = 0x0001010101010101
 	highBits = 0x0080808080808080
 	overOne  = 1 << 56 // one in the count of entries that went on
+	// firstByte times the highest bit of byte i is i in the highest byte, which gives
+	// the place of a tag. bits.TrailingZeros64 would do, but as Go compiles it (BSF) it
+	// waits for what its result's register had before: for the entry of the lookup
+	// before this one, to come from memory.
+	firstByte = 0x00020406080a0c
 )
 
 // tagOf is the tag of a hash.
@@ -71,7 +75,7 @@ func (g *segment[K, N, V]) claim(hash uint32) uint32 {
 	for {
 		w := g.tags[at]
 		if free := ^w & highBits; free != 0 {
-			i := uint32(bits.TrailingZeros64(free)) / 8
+			i := uint32((free & -free) * firstByte >> 56)
 			g.tags[at] = w | tagOf(hash)<<(8*i)
 			g.n++
 			return at*groupSlots + i

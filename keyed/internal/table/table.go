@@ -22,7 +22,6 @@
 package table
 
 import (
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -44,7 +43,8 @@ type Equal[K, N comparable] func(k1 K, n1 N, k2 K, n2 N) bool
 // entries are valid until an entry is inserted or removed.
 type Table[K, N comparable, V any] struct {
 	shards   []shard[K, N, V]
-	first    int // key group of shards[0]
+	first    int  // key group of shards[0]
+	plain    uint // number of shards; 0 with equal
 	views    *Views
 	equal    Equal[K, N] // nil: ==
 	hash     func(K, N) uint32
@@ -87,6 +87,9 @@ type Options[K, N comparable] struct {
 // New is an empty table.
 func New[K, N comparable, V any](views *Views, o Options[K, N]) *Table[K, N, V] {
 	t := &Table[K, N, V]{views: views, first: o.First, equal: o.Equal, hash: o.Hash, keepHash: o.KeepHash, shards: make([]shard[K, N, V], o.Count)}
+	if o.Equal == nil {
+		t.plain = uint(o.Count)
+	}
 	const segmentBytes = 32 << 10
 	size := int(max(1, unsafe.Sizeof(Entry[K, N, V]{})))
 	for t.groups = 1; t.groups < maxGroups && 2*t.groups*groupSlots*size <= segmentBytes; {
@@ -110,18 +113,32 @@ func (t *Table[K, N, V]) Views() *Views { return t.views }
 // Groups are the first key group and their count.
 func (t *Table[K, N, V]) Groups() (first, count int) { return t.first, len(t.shards) }
 
-// Find gives the entry of a key, nil if there is none. It must not be changed in
-// place, except by Val.
-//
-// Nothing is called here: in generic code of another package even small functions
-// are not inlined, and how many lookups the processor works on at a time depends on how
-// few instructions each has.
+// Find gives the entry of a key, nil if there is none or the key group is not one of
+// the table's. It must not be changed in place, except by Val.
 func (t *Table[K, N, V]) Find(group int, hash uint32, key K, ns N) *Entry[K, N, V] {
 	if t.equal != nil {
 		return t.findEqual(group, hash, key, ns)
 	}
-	sh := &t.shards[group-t.first]
-	p := &sh.dir[uint64(hash)>>(sh.shift&63)]
+	return t.FindPlain(group, hash, key, ns)
+}
+
+// Plain tells whether keys and namespaces are compared by ==.
+func (t *Table[K, N, V]) Plain() bool { return t.equal == nil }
+
+// FindPlain is Find, except that a table with Options.Equal finds nothing.
+//
+// Nothing is called here and no bound is checked, so that it needs no frame: how many
+// lookups the processor works on at a time, and with it the time that each waits for
+// memory, depends on how few instructions each has. In generic code of another package
+// even small functions are not inlined.
+func (t *Table[K, N, V]) FindPlain(group int, hash uint32, key K, ns N) *Entry[K, N, V] {
+	i := uint(group - t.first)
+	if i >= t.plain {
+		return nil
+	}
+	sh := (*shard[K, N, V])(unsafe.Add(unsafe.Pointer(unsafe.SliceData(t.shards)), uintptr(i)*unsafe.Sizeof(shard[K, N, V]{})))
+	// A hash without its lowest shift bits is always a place of the directory.
+	p := (*place[K, N, V])(unsafe.Add(unsafe.Pointer(unsafe.SliceData(sh.dir)), uintptr(uint64(hash)>>(sh.shift&63))*unsafe.Sizeof(place[K, N, V]{})))
 	tags, slots, mask := p.tags, p.slots, p.mask
 	want := uint64(hash>>7&0x7f|0x80) * lowBits
 	at := hash & mask
@@ -129,7 +146,7 @@ func (t *Table[K, N, V]) Find(group int, hash uint32, key K, ns N) *Entry[K, N, 
 		w := *(*uint64)(unsafe.Add(tags, uintptr(at)*8))
 		x := w ^ want
 		for m := (x - lowBits) & ^x & highBits; m != 0; m &= m - 1 {
-			slot := uintptr(at)*groupSlots + uintptr(bits.TrailingZeros64(m))>>3
+			slot := uintptr(at)*groupSlots + uintptr((m&-m)*firstByte>>56)
 			e := (*Entry[K, N, V])(unsafe.Add(slots, slot*unsafe.Sizeof(Entry[K, N, V]{})))
 			if e.Key == key && e.NS == ns {
 				return e
@@ -145,14 +162,18 @@ func (t *Table[K, N, V]) Find(group int, hash uint32, key K, ns N) *Entry[K, N, 
 }
 
 func (t *Table[K, N, V]) findEqual(group int, hash uint32, key K, ns N) *Entry[K, N, V] {
-	seg := t.shards[group-t.first].place(hash).seg
+	i := uint(group - t.first)
+	if i >= uint(len(t.shards)) {
+		return nil
+	}
+	seg := t.shards[i].place(hash).seg
 	mask := uint32(len(seg.tags) - 1)
 	for i := range mask + 1 {
 		at := (hash + i) & mask
 		w := seg.tags[at]
 		x := w ^ tagOf(hash)*lowBits
 		for m := (x - lowBits) & ^x & highBits; m != 0; m &= m - 1 {
-			e := &seg.slots[int(at)*groupSlots+bits.TrailingZeros64(m)/8]
+			e := &seg.slots[uint64(at)*groupSlots+(m&-m)*firstByte>>56]
 			if t.equal(e.Key, e.NS, key, ns) {
 				return e
 			}
@@ -172,7 +193,7 @@ func (t *Table[K, N, V]) Touch(group int, hash uint32) (x byte) {
 	at := hash & p.mask
 	y := *(*uint64)(unsafe.Add(p.tags, uintptr(at)*8)) ^ uint64(hash>>7&0x7f|0x80)*lowBits
 	if m := (y - lowBits) & ^y & highBits; m != 0 {
-		slot := uintptr(at)*groupSlots + uintptr(bits.TrailingZeros64(m))>>3
+		slot := uintptr(at)*groupSlots + uintptr((m&-m)*firstByte>>56)
 		x = *(*byte)(unsafe.Add(p.slots, slot*unsafe.Sizeof(Entry[K, N, V]{})))
 	}
 	return x

@@ -2,6 +2,7 @@ package table
 
 import (
 	"maps"
+	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -244,4 +245,40 @@ func TestReleaseTogether(t *testing.T) {
 			require.Zero(t, tab.OldVersions(), round)
 		}
 	}
+}
+
+// TestTagPlace compares firstByte with what it stands for.
+func TestTagPlace(t *testing.T) {
+	for m := range uint64(1 << groupSlots) {
+		tags := uint64(0)
+		for i := range groupSlots {
+			tags |= m >> i & 1 << (8*i + 7)
+		}
+		if got := (tags & -tags) * firstByte >> 56; m != 0 && got != uint64(bits.TrailingZeros64(m)) {
+			t.Errorf("%07b: %d", m, got)
+		}
+	}
+}
+
+// TestFindPlain looks for keys that a table does not have, and in a table that compares
+// keys in its own way.
+func TestFindPlain(t *testing.T) {
+	type none = struct{}
+	hash := func(k int64, _ none) uint32 { return uint32(k) }
+	o := Options[int64, none]{First: 3, Count: 2, Hash: hash}
+	plain := New[int64, none, string](NewViews(), o)
+	plain.Insert(4, 7, 7, none{}, "seven")
+	require.Equal(t, "seven", plain.FindPlain(4, 7, 7, none{}).Val)
+	for _, group := range []int{-1, 0, 2, 3, 5, 127} {
+		require.Nil(t, plain.FindPlain(group, 7, 7, none{}), group)
+		require.Nil(t, plain.Find(group, 7, 7, none{}), group)
+	}
+	o.Equal = func(a int64, _ none, b int64, _ none) bool { return a == b }
+	other := New[int64, none, string](NewViews(), o)
+	other.Insert(4, 7, 7, none{}, "seven")
+	require.Nil(t, other.FindPlain(4, 7, 7, none{}))
+	require.Equal(t, "seven", other.Find(4, 7, 7, none{}).Val)
+	require.Nil(t, other.Find(2, 7, 7, none{}))
+	require.True(t, plain.Plain())
+	require.False(t, other.Plain())
 }
