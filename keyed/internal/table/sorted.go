@@ -1,6 +1,7 @@
 package table
 
 import (
+	"reflect"
 	"sync"
 	"unsafe"
 
@@ -45,6 +46,13 @@ type SortedStore[A comparable, B any] struct {
 	order func(a, b A) int
 	equal func(a, b A) bool // nil: ==
 
+	// hints are where user keys were found last, by their hash: maps of a state often
+	// have the same keys. They are for keys of 8 bytes that are compared by ==.
+	hints [64]uint8
+	word  bool
+	// doubt counts down lookups without hints after one that was wrong.
+	doubt uint8
+
 	mu    sync.RWMutex // guards the slice, not the trees
 	trees []*btree.BTreeG[Pair[A, B]]
 	free  []uint32
@@ -54,7 +62,8 @@ type SortedStore[A comparable, B any] struct {
 // NewSortedStore is an empty store. order sorts the keys; equal is nil where ==
 // tells whether keys are the same.
 func NewSortedStore[A comparable, B any](views *Views, order func(a, b A) int, equal func(a, b A) bool) *SortedStore[A, B] {
-	return &SortedStore[A, B]{arena: NewArena[Pair[A, B]](views), order: order, equal: equal}
+	t := reflect.TypeFor[A]()
+	return &SortedStore[A, B]{arena: NewArena[Pair[A, B]](views), order: order, equal: equal, word: equal == nil && t.Size() == 8 && !HasPointers(t)}
 }
 
 // search gives where a key stands or belongs in a sorted run.
@@ -87,8 +96,40 @@ func (st *SortedStore[A, B]) find(p []Pair[A, B], key A) (int, bool) {
 	return st.search(p, key)
 }
 
+const (
+	hintBehind = 0xff // the key was behind the last one of the map
+	hintPause  = 15   // lookups
+)
+
 // Find gives the entry of a key, nil if there is none; of a tree, a copy of it.
+//
+// What is done with memory that is waited for keeps the processor from beginning
+// the next lookup. So where a hint is right only one key is compared.
 func (st *SortedStore[A, B]) Find(s *Sorted, key A) *Pair[A, B] {
+	n := uintptr(s.run.n)
+	if !st.word || st.doubt > 0 || s.run.kind != arenaRun || n-1 >= scanTo {
+		return st.findAll(s, key)
+	}
+	hint := st.hints[*(*uint64)(unsafe.Pointer(&key))*0x9e3779b97f4a7c15>>58]
+	first := st.arena.first(&s.run)
+	if hint == hintBehind {
+		if last := (*Pair[A, B])(unsafe.Add(first, (n-1)*unsafe.Sizeof(Pair[A, B]{}))); st.order(last.Key, key) < 0 {
+			return nil
+		}
+	} else if uintptr(hint) < n {
+		if p := (*Pair[A, B])(unsafe.Add(first, uintptr(hint)*unsafe.Sizeof(Pair[A, B]{}))); p.Key == key {
+			return p
+		}
+	}
+	st.doubt = hintPause
+	return st.findAll(s, key)
+}
+
+// findAll is Find without hints, and makes one.
+func (st *SortedStore[A, B]) findAll(s *Sorted, key A) *Pair[A, B] {
+	if st.doubt > 0 {
+		st.doubt--
+	}
 	n := uintptr(s.run.n)
 	if st.equal != nil || n > scanTo || s.run.kind != arenaRun {
 		return st.findFar(s, key)
@@ -103,6 +144,13 @@ func (st *SortedStore[A, B]) Find(s *Sorted, key A) *Pair[A, B] {
 		if (*Pair[A, B])(unsafe.Add(first, i*size)).Key == key {
 			at = i
 		}
+	}
+	if st.word {
+		hint := uint8(at)
+		if at > n && st.order((*Pair[A, B])(unsafe.Add(first, (n-1)*size)).Key, key) > 0 {
+			hint = 0 // between others
+		}
+		st.hints[*(*uint64)(unsafe.Pointer(&key))*0x9e3779b97f4a7c15>>58] = hint
 	}
 	if at > n {
 		return nil
