@@ -4,7 +4,8 @@
 # it, and Flink restores copies of it, which went through an S3 server and HDFS, and
 # what convert makes of it. Then Flink restores what we create of the examples and of
 # random descriptions, and what our state backends write of them, changes it, and we
-# read what it makes of that. Needs Java 17 and Maven.
+# read what it makes of that. Last, a job runs by turns in Flink and in our runtime, each
+# from the other's savepoints and checkpoints. Needs Java 17 and Maven.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 pids=()
@@ -20,4 +21,5 @@ start() { # NAME VARIABLE
 start s3 TIDEMARK_TEST_S3_PID
 TIDEMARK_HDFS_JAVA_OPTS=-Xmx256m start hdfs TIDEMARK_TEST_HDFS_PID
 unset HADOOP_CONF_DIR # the URL names the server
-HADOOP_USER_NAME=hdfs TIDEMARK_STORES="s3 hdfs" go test -tags integration -count 1 -timeout 40m -run TestARealFlink -v ./internal/flinkverify | grep -vE '^ *(=== |--- PASS)'
+# One package after the other: each has a Flink.
+HADOOP_USER_NAME=hdfs TIDEMARK_STORES="s3 hdfs" go test -p 1 -tags integration -count 1 -timeout 40m -run TestARealFlink -v ./internal/flinkverify ./internal/flinkverify/pipeline | grep -vE '^ *(=== |--- PASS)'
