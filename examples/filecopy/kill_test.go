@@ -330,7 +330,8 @@ func (k *killer) check(c *child, former []string) {
 			others = append(others, fmt.Sprintf("%s: %s", o.Verdict, o.Name))
 		}
 		for _, job := range former {
-			if strings.Contains(o.Name, job) && !strings.Contains(o.Name, "/checkpoints-log/") {
+			// The job that claimed may go on using its shared files.
+			if strings.Contains(o.Name, job) && !strings.Contains(o.Name, "/checkpoints-log/") && o.Verdict != snapshot.VerdictReferenced {
 				others = append(others, "of a job that ended: "+o.Name)
 			}
 		}
