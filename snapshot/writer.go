@@ -349,7 +349,7 @@ func (w *Writer) Commit(ctx context.Context, c *metadata.Checkpoint) error {
 	}
 	defer out.Abort()
 	sum := &summing{h: sha256.New()}
-	b := bufio.NewWriterSize(io.MultiWriter(out, sum), 64<<10)
+	b := bufio.NewWriterSize(io.MultiWriter(out, sum), 8<<10)
 	if err := metadata.Encode(b, c); err != nil {
 		return err
 	}

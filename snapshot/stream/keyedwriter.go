@@ -148,7 +148,7 @@ func NewKeyedWriter(w io.Writer, o KeyedWriterOptions) (*KeyedWriter, error) {
 		return k, nil
 	}
 	meta := serializer.KeyedBackendMeta{Compressed: o.Compress, Key: o.Key, States: o.States}
-	head, err := meta.Append(make([]byte, 0, outputBlock))
+	head, err := meta.Append(make([]byte, 0, firstBlock))
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func NewOperatorWriter(w io.Writer, o OperatorWriterOptions) (*OperatorWriter, e
 	if meta.Version == 0 {
 		meta.Version = 6
 	}
-	head, err := meta.Append(make([]byte, 0, outputBlock))
+	head, err := meta.Append(make([]byte, 0, firstBlock))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,10 @@ import (
 // outputBlock is about what is gathered before it is written.
 const outputBlock = 64 << 10
 
+// firstBlock is the first capacity for what is gathered: most files of operators are
+// small, and there are many in each checkpoint.
+const firstBlock = 4 << 10
+
 // output gathers bytes and writes them, plain or, between open and close of a
 // region, in snappy frames. Its first error stays.
 type output struct {
