@@ -84,6 +84,13 @@ func hashableParts(t *Type, rules HashRules) error {
 // being written. The function may be called by many goroutines. The error is a
 // *HashError for a type of which only the class knows the hash code, unless rules
 // has a rule for it, and for those that are no keys in Flink: enums and arrays.
+//
+// The bytes of a Kryo type do not tell which Kryo wrote them, and some are good for both
+// versions. A serializer of such a type says it by a method
+//
+//	Kryo() KryoVersion
+//
+// Without it, or if that is KryoAuto, both are tried.
 func HashFunc[T any](s Serializer[T], rules HashRules) (func(v T) int32, error) {
 	if err := Hashable(s.Type(), rules); err != nil {
 		return nil, err
@@ -95,7 +102,11 @@ func HashFunc[T any](s Serializer[T], rules HashRules) (func(v T) int32, error) 
 		buf []byte
 		h   *Hasher
 	}
-	pool := sync.Pool{New: func() any { return &scratch{h: NewHasher(s.Type(), rules, KryoAuto)} }}
+	kryo := KryoAuto
+	if k, ok := s.(interface{ Kryo() KryoVersion }); ok {
+		kryo = k.Kryo()
+	}
+	pool := sync.Pool{New: func() any { return &scratch{h: NewHasher(s.Type(), rules, kryo)} }}
 	return func(v T) int32 {
 		x := pool.Get().(*scratch)
 		x.buf = s.Append(x.buf[:0], v)
