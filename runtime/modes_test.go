@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/runtime"
+	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/runtime/task"
@@ -159,6 +161,21 @@ func TestAtLeastOnce(t *testing.T) {
 	}
 }
 
+// stop stops a job with a savepoint, as soon as all its tasks run.
+func stop(t *testing.T, e *runtime.Execution, typ event.SnapshotType, dir string, drain bool) checkpoint.Result {
+	t.Helper()
+	for {
+		r, err := e.Stop(t.Context(), typ, dir, drain)
+		var refused *checkpoint.Failure
+		if errors.As(err, &refused) && refused.Reason == event.NotAllRequiredTasksRunning {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		require.NoError(t, err)
+		return r
+	}
+}
+
 // TestStopWithSavepoint stops a job and goes on from the savepoint at another
 // parallelism: canonical and native, and with drain.
 func TestStopWithSavepoint(t *testing.T) {
@@ -178,8 +195,7 @@ func TestStopWithSavepoint(t *testing.T) {
 			e, err := runtime.Start(t.Context(), copyJob(n, keys, 2, to, slow), opts(""))
 			require.NoError(t, err)
 			time.Sleep(40 * time.Millisecond)
-			r, err := e.Stop(t.Context(), typ, dir, false)
-			require.NoError(t, err)
+			r := stop(t, e, typ, dir, false)
 			require.Equal(t, runtime.Finished, e.Status())
 			require.NotEmpty(t, r.Path)
 			require.Less(t, len(readLines(t, to)), n)
@@ -195,7 +211,8 @@ func TestDrain(t *testing.T) {
 	dir, to := "file://"+filepath.ToSlash(t.TempDir()), t.TempDir()
 	j := stream.NewJob("drain", &stream.JobOptions{Parallelism: 2})
 	nums := stream.From(j, stream.SlowSequence(0, 1<<40, 2000), stream.UID("numbers"))
-	stamped := stream.Watermarks(nums, stream.WatermarkStrategy[int64]{Timestamp: func(v, _ int64) int64 { return v % 1000 }, OutOfOrder: time.Hour})
+	var seen atomic.Int64
+	stamped := stream.Watermarks(nums, stream.WatermarkStrategy[int64]{Timestamp: func(v, _ int64) int64 { seen.Add(1); return v % 1000 }, OutOfOrder: time.Hour})
 	counts := stream.ProcessWindow(stream.Windows(byMod(stamped, 3), stream.Tumbling(time.Hour)), func(c *stream.WindowContext[int64, string], v []int64) error {
 		c.Emit(fmt.Sprint(c.Key.Value()))
 		return nil
@@ -205,9 +222,10 @@ func TestDrain(t *testing.T) {
 	stream.To(counts, sink, stream.UID("sink"))
 	e, err := runtime.Start(t.Context(), j, &runtime.Options{Checkpoints: dir, Restart: runtime.NoRestart()})
 	require.NoError(t, err)
-	time.Sleep(100 * time.Millisecond)
-	_, err = e.Stop(t.Context(), event.SavepointCanonical, dir, true)
-	require.NoError(t, err)
+	for seen.Load() < 6 { // one of the two subtasks has seen each remainder then
+		time.Sleep(time.Millisecond)
+	}
+	stop(t, e, event.SavepointCanonical, dir, true)
 	got := readLines(t, to)
 	slices.Sort(got)
 	require.Equal(t, []string{"0", "1", "2"}, got)
@@ -221,16 +239,19 @@ func TestSinkWithoutCheckpoints(t *testing.T) {
 }
 
 func TestStuckTaskIsReported(t *testing.T) {
-	release := make(chan struct{})
+	waits, release := make(chan struct{}), make(chan struct{})
 	j := stream.NewJob("stuck", nil)
-	stream.ForEach(stream.From(j, stream.Sequence(0, 10)), func(int64) error {
+	stream.ForEach(stream.From(j, stream.Sequence(0, 10)), func(v int64) error {
+		if v == 0 {
+			close(waits)
+		}
 		<-release
 		return nil
 	}, stream.Name("waits"))
 	ctx, cancel := context.WithCancel(t.Context())
 	e, err := runtime.Start(ctx, j, &runtime.Options{CancelTimeout: 50 * time.Millisecond})
 	require.NoError(t, err)
-	time.Sleep(20 * time.Millisecond)
+	<-waits
 	cancel()
 	err = e.Wait()
 	var stuck *runtime.CancelError
