@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental/pebbledb"
 	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/keyed"
@@ -93,10 +95,16 @@ func readAll(ctx context.Context, src sst.Source, name string) ([]byte, error) {
 		return nil, &metadata.FormatError{Name: name, Offset: -1, Detail: fmt.Sprintf("has %d bytes, too many for meta information", size), Err: metadata.ErrCorrupt}
 	}
 	data := make([]byte, size)
-	if n, err := src.ReadAt(ctx, data, 0); int64(n) < size {
-		return nil, &metadata.FormatError{Name: name, Offset: int64(n), Detail: fmt.Sprintf("cannot be read: %v", err), Err: metadata.ErrCorrupt}
+	n, err := src.ReadAt(ctx, data, 0)
+	switch {
+	case int64(n) == size:
+		return data, nil
+	case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, &metadata.FormatError{Name: name, Offset: int64(n), Detail: fmt.Sprintf("ends, the handle says %d bytes", size), Err: metadata.ErrCorrupt}
+	case errors.Is(err, blobstore.ErrNotExist):
+		return nil, &metadata.FormatError{Name: name, Offset: -1, Detail: "the handle points at nothing", Err: metadata.ErrCorrupt}
 	}
-	return data, nil
+	return nil, fmt.Errorf("%s: %w", name, err) // of the store, or of ctx: no damage
 }
 
 func stateOperator(i int, op *metadata.OperatorState) *snapshot.StateOperator {
