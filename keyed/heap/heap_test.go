@@ -29,6 +29,9 @@ func TestBackend(t *testing.T) { opener.Run(t) }
 // TestModel does random things to the backend and to plain maps.
 func TestModel(t *testing.T) { opener.Model(t) }
 
+// TestHistories runs many short histories, see keyedtest.Opener.Histories.
+func TestHistories(t *testing.T) { opener.Histories(t) }
+
 // TestGoldens restores what a real Flink wrote and compares the rows.
 func TestGoldens(t *testing.T) { opener.Goldens(t, testdata.Goldens(t)) }
 

@@ -134,7 +134,7 @@ func (o Opener) goldenOperator(t *testing.T, sn *snapshot.Snapshot, position int
 			w, id := st.Begin(t, 0)
 			snap, err := b.Snapshot(t.Context(), id)
 			require.NoError(t, err)
-			h, err := upload(w, snap, keyed.WriteOptions{Format: f})
+			h, err := upload(t.Context(), w, snap, keyed.UploadOptions{WriteOptions: keyed.WriteOptions{Format: f}})
 			require.NoError(t, err)
 			ours := st.Commit(t, w, sn.Checkpoint.Operators[position], sn.Checkpoint.Version >= 5, []metadata.KeyedHandle{h})
 			if f == keyed.FormatCheckpoint && o.Incremental {
@@ -158,7 +158,7 @@ func (o Opener) asSavepoint(t *testing.T, sn *snapshot.Snapshot, c keyed.Config[
 	w, id := st.Begin(t, 0)
 	snap, err := b.Snapshot(t.Context(), id)
 	require.NoError(t, err)
-	h, err := upload(w, snap, keyed.WriteOptions{Format: keyed.FormatCanonical})
+	h, err := upload(t.Context(), w, snap, canonical.options(false))
 	require.NoError(t, err)
 	return st.Commit(t, w, as, newer, []metadata.KeyedHandle{h})
 }

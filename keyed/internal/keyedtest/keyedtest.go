@@ -4,7 +4,6 @@ package keyedtest
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +35,9 @@ type TB interface {
 type Opener struct {
 	String func(t TB, c keyed.Config[string]) (Backend[string], error)
 	Int64  func(t TB, c keyed.Config[int64]) (Backend[int64], error)
+	// Near opens a backend that will restore a checkpoint with the local copies of backends
+	// that have a method Folder; nil if none has.
+	Near func(t TB, c keyed.Config[string], folders []string) (Backend[string], error)
 	// Incremental: checkpoints are files of the backend's own, which only it reads, and what
 	// has expired is only left out of savepoints.
 	Incremental bool
@@ -50,8 +52,6 @@ func (o Opener) Open(t testing.TB, c keyed.Config[string]) Backend[string] {
 	return b
 }
 
-var stores atomic.Int64
-
 // Storage is where a test keeps its snapshots: the folders of one job.
 type Storage struct {
 	pool *blobstore.Pool
@@ -59,11 +59,12 @@ type Storage struct {
 	n    int64
 }
 
-// NewStorage is an empty one in memory.
+// NewStorage is an empty one in memory, which goes when nobody has it any more.
 func NewStorage(t TB) *Storage {
-	root, err := blobstore.Parse(fmt.Sprintf("mem://keyedtest-%d", stores.Add(1)))
+	root, err := blobstore.Parse("mem://keyedtest/job")
 	require.NoError(t, err)
-	return &Storage{pool: blobstore.NewPool(nil, nil), root: root}
+	store := blobstore.NewMem()
+	return &Storage{pool: blobstore.NewPool(nil, func(blobstore.Store) blobstore.Store { return store }), root: root}
 }
 
 // Begin begins the next checkpoint; inline is that of snapshot.WriterOptions.
@@ -103,24 +104,32 @@ func operator(maxParallelism int) metadata.OperatorState {
 }
 
 // upload writes one subtask's part of a checkpoint.
-func upload(w *snapshot.Writer, snap keyed.Snapshot, o keyed.WriteOptions) (metadata.KeyedHandle, error) {
+func upload(ctx context.Context, w *snapshot.Writer, snap keyed.Snapshot, o keyed.UploadOptions) (metadata.KeyedHandle, error) {
 	defer snap.Release()
-	return snap.Upload(context.Background(), w, &keyed.UploadOptions{WriteOptions: o})
+	return snap.Upload(ctx, w, &o)
 }
 
 // Save is a checkpoint of some subtasks, all at once, which is confirmed.
 func Save[K comparable](t TB, s *Storage, o keyed.WriteOptions, backends ...keyed.Backend[K]) *snapshot.Snapshot {
+	t.Helper()
+	return saveAs(t, s, keyed.UploadOptions{WriteOptions: o}, backends[0].MaxParallelism(), backends)
+}
+
+func saveAs[B interface {
+	Snapshot(ctx context.Context, id int64) (keyed.Snapshot, error)
+	Confirmed(id int64)
+}](t TB, s *Storage, o keyed.UploadOptions, max int, backends []B) *snapshot.Snapshot {
 	t.Helper()
 	w, id := s.Begin(t, 0)
 	var handles []metadata.KeyedHandle
 	for _, b := range backends {
 		snap, err := b.Snapshot(context.Background(), id)
 		require.NoError(t, err)
-		h, err := upload(w, snap, o)
+		h, err := upload(context.Background(), w, snap, o)
 		require.NoError(t, err)
 		handles = append(handles, h)
 	}
-	sn := s.Commit(t, w, operator(backends[0].MaxParallelism()), false, handles)
+	sn := s.Commit(t, w, operator(max), false, handles)
 	for _, b := range backends {
 		b.Confirmed(id)
 	}

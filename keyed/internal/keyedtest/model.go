@@ -2,6 +2,7 @@ package keyedtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ import (
 // seed; -rapid.seed replays it, -rapid.checks=100000 does many.
 func (o Opener) Model(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMachine(t, o)
+		m := newMachine(t, o, false)
 		defer m.close()
 		t.Repeat(m.actions())
 	})
@@ -128,11 +129,34 @@ type frozen struct {
 	model *model
 
 	id      int64
+	kind    kind
 	writer  *snapshot.Writer
 	now     int64
+	cancel  context.CancelFunc
 	done    chan error
 	handles []metadata.KeyedHandle
-	format  keyed.Format
+	stored  *snapshot.Snapshot // once it is complete
+}
+
+// kind is how a snapshot is written and restored.
+type kind string
+
+const (
+	incremental kind = "incremental"
+	full        kind = "full"      // refers to no earlier checkpoint
+	canonical   kind = "canonical" // a savepoint
+	local       kind = "local"     // incremental, restored with the copies on the local disk
+)
+
+var kinds = []kind{incremental, full, canonical, local}
+
+func (k kind) options(compress bool) keyed.UploadOptions {
+	o := keyed.UploadOptions{Full: k == full}
+	o.Compress = compress
+	if k == canonical {
+		o.Format = keyed.FormatCanonical
+	}
+	return o
 }
 
 type machine struct {
@@ -147,11 +171,14 @@ type machine struct {
 	model   *model
 	views   []*frozen
 	snaps   []*frozen
+	last    *frozen // the last complete snapshot; nil is none
 	steps   int
+	// short: few keys, and the state is only compared where a history says so.
+	short bool
 }
 
-func newMachine(t *rapid.T, o Opener) *machine {
-	m := &machine{t: t, opener: o, storage: NewStorage(t), model: newModel()}
+func newMachine(t *rapid.T, o Opener, short bool) *machine {
+	m := &machine{t: t, opener: o, storage: NewStorage(t), model: newModel(), short: short}
 	m.max = rapid.SampledFrom([]int{1, 3, 8, 200}).Draw(t, "max parallelism")
 	m.ttl = keyed.TTLConfig{
 		Duration: 10 * time.Millisecond, OnRead: rapid.Bool().Draw(t, "on read"), ReturnExpired: rapid.Bool().Draw(t, "return expired"),
@@ -161,18 +188,41 @@ func newMachine(t *rapid.T, o Opener) *machine {
 		m.ttl.Background = -1 // else nobody knows when an expired value goes
 	}
 	m.clock.Set(1000)
-	m.tasks = m.open(rapid.IntRange(1, min(m.max, 3)).Draw(t, "parallelism"), nil)
+	m.tasks = m.open(m.parallelism(t, 3), nil)
 	return m
 }
 
-// open makes subtasks, which restore a snapshot if it is not nil.
-func (m *machine) open(parallelism int, from *snapshot.Snapshot) []*subtask {
+// parallelism draws one; in short histories it is 1 more often, since opening backends is
+// most of their cost.
+func (m *machine) parallelism(t *rapid.T, most int) int {
+	if m.short && rapid.Bool().Draw(t, "one subtask") {
+		return 1
+	}
+	return rapid.IntRange(1, min(m.max, most)).Draw(t, "parallelism")
+}
+
+// open makes subtasks, which restore a snapshot if it is not nil; local are those whose local
+// copies of it they may use.
+func (m *machine) open(parallelism int, from *snapshot.Snapshot, local ...*subtask) []*subtask {
 	var tasks []*subtask
+	var folders []string
+	for _, s := range local {
+		if d, ok := s.Backend.(interface{ Folder() string }); ok {
+			folders = append(folders, d.Folder())
+		}
+	}
 	for i := range parallelism {
 		first, last := serializer.KeyGroupRange(i, parallelism, m.max)
-		b, err := m.opener.String(m.t, keyed.Config[string]{
+		c := keyed.Config[string]{
 			Key: serializer.String, MaxParallelism: m.max, KeyGroups: metadata.KeyGroupRange{Start: int32(first), Count: int32(last - first + 1)}, Clock: &m.clock,
-		})
+		}
+		var b Backend[string]
+		var err error
+		if len(folders) > 0 {
+			b, err = m.opener.Near(m.t, c, folders)
+		} else {
+			b, err = m.opener.String(m.t, c)
+		}
 		require.NoError(m.t, err)
 		m.opened = append(m.opened, b)
 		early := from == nil || rapid.Bool().Draw(m.t, "register first")
@@ -200,6 +250,7 @@ func (m *machine) open(parallelism int, from *snapshot.Snapshot) []*subtask {
 
 func (m *machine) close() {
 	for _, f := range m.snaps {
+		f.cancel()
 		<-f.done
 	}
 	for _, b := range m.opened { // also those of an action that was cut short
@@ -235,9 +286,10 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"map put": m.mapPut, "map remove": m.mapRemove, "map many": m.mapMany, "map clear": m.mapClear,
 		"red add": m.redAdd, "red clear": m.redClear, "red merge": m.redMerge, "agg add": m.aggAdd,
 		"timer register": m.timerRegister, "timer delete": m.timerDelete, "timer advance": m.timerAdvance,
-		"time": m.pass, "ttl set": m.ttlSet, "ttl get": m.ttlGet, "ttl list add": m.ttlListAdd, "ttl list get": m.ttlListGet,
+		"time": m.pass, "clock jumps": m.jump, "ttl set": m.ttlSet, "ttl get": m.ttlGet, "ttl list add": m.ttlListAdd, "ttl list get": m.ttlListGet,
 		"ttl map put": m.ttlMapPut, "ttl map get": m.ttlMapGet, "clean up": m.cleanUp,
 		"view": m.view, "close view": m.closeView, "snapshot": m.snapshot, "finish snapshot": m.finish,
+		"abort snapshot": m.abort, "crash": m.crash,
 	}
 	return a
 }
@@ -257,7 +309,11 @@ func (m *machine) valueClear(t *rapid.T) {
 
 // valueMany sets or clears enough keys to split segments and chunks.
 func (m *machine) valueMany(t *rapid.T) {
-	n, from, set := rapid.IntRange(1, 900).Draw(t, "n"), rapid.IntRange(0, 600).Draw(t, "from"), rapid.Bool().Draw(t, "set")
+	most := 900
+	if m.short {
+		most = 60
+	}
+	n, from, set := rapid.IntRange(1, most).Draw(t, "n"), rapid.IntRange(0, most*2/3).Draw(t, "from"), rapid.Bool().Draw(t, "set")
 	for i := from; i < from+n; i++ {
 		key := fmt.Sprint("many ", i)
 		k, s := m.route(m.tasks, key)
@@ -476,6 +532,14 @@ func (m *machine) pass(t *rapid.T) {
 	m.clock.Advance(time.Duration(rapid.IntRange(1, 7).Draw(t, "ms")) * time.Millisecond)
 }
 
+// jump sets the clock ahead, as far as all values expire, and back again, behind where it
+// was even. What was looked at in between is gone for good.
+func (m *machine) jump(t *rapid.T) {
+	m.clock.Advance(time.Duration(rapid.IntRange(5, 40).Draw(t, "ms ahead")) * time.Millisecond)
+	m.settle(t)
+	m.clock.Advance(-time.Duration(rapid.IntRange(0, 60).Draw(t, "ms back")) * time.Millisecond)
+}
+
 func (m *machine) cleanUp(t *rapid.T) {
 	for _, s := range m.tasks {
 		s.CleanUp(100)
@@ -614,14 +678,10 @@ func (m *machine) snapshot(t *rapid.T) {
 	if len(m.snaps) > 1 {
 		t.Skip("enough snapshots")
 	}
-	o := keyed.WriteOptions{Compress: rapid.Bool().Draw(t, "compress")}
-	if rapid.Bool().Draw(t, "canonical") {
-		o.Format = keyed.FormatCanonical
-	}
-	inline := rapid.SampledFrom([]int{0, -1}).Draw(t, "inline")
 	f := &frozen{tasks: m.tasks, model: m.model.clone(), now: m.now(), done: make(chan error, 1)}
-	f.format = o.Format
-	f.writer, f.id = m.storage.Begin(t, inline)
+	f.kind = rapid.SampledFrom(kinds).Draw(t, "kind")
+	o := f.kind.options(rapid.Bool().Draw(t, "compress"))
+	f.writer, f.id = m.storage.Begin(t, rapid.SampledFrom([]int{0, -1}).Draw(t, "inline"))
 	var snaps []keyed.Snapshot
 	for _, s := range m.tasks {
 		sn, err := s.Snapshot(context.Background(), f.id)
@@ -629,17 +689,85 @@ func (m *machine) snapshot(t *rapid.T) {
 		snaps = append(snaps, sn)
 	}
 	m.snaps = append(m.snaps, f)
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
 	go func() {
+		var failed error
 		for _, sn := range snaps {
-			h, err := upload(f.writer, sn, o)
-			if err != nil {
-				f.done <- err
-				return
+			h, err := upload(ctx, f.writer, sn, o)
+			if err != nil && failed == nil {
+				failed = err
 			}
 			f.handles = append(f.handles, h)
 		}
-		f.done <- nil
+		f.done <- failed
 	}()
+}
+
+// abort gives up a snapshot that is being written, or is written and not complete.
+func (m *machine) abort(t *rapid.T) {
+	if len(m.snaps) == 0 {
+		t.Skip("no snapshot")
+	}
+	f := m.snaps[0]
+	m.snaps = m.snaps[1:]
+	m.giveUp(t, f)
+	if rapid.Bool().Draw(t, "told") {
+		for _, s := range f.tasks {
+			s.Aborted(f.id)
+		}
+	}
+}
+
+// giveUp ends a snapshot that will not be complete and deletes what it stored.
+func (m *machine) giveUp(t *rapid.T, f *frozen) {
+	f.cancel()
+	if err := <-f.done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, keyed.ErrClosed) {
+		require.NoError(t, err)
+	}
+	f.done <- nil // for close
+	require.NoError(t, f.writer.Abort(context.Background()))
+}
+
+// crash ends all subtasks at once, with what they are writing, and restores the last
+// complete snapshot.
+func (m *machine) crash(t *rapid.T) {
+	for _, s := range m.tasks {
+		require.NoError(t, s.Close())
+	}
+	for _, f := range m.snaps {
+		m.giveUp(t, f)
+	}
+	m.snaps = nil
+	m.failOver(m.restored(t, m.last))
+}
+
+// failOver goes on with other subtasks, which have been restored, and their model.
+func (m *machine) failOver(tasks []*subtask, model *model) {
+	for _, v := range m.views {
+		for _, w := range v.views {
+			w.Close()
+		}
+	}
+	m.views = nil
+	m.tasks, m.model = tasks, model
+}
+
+// restored gives subtasks that restored a complete snapshot, and what they must hold.
+func (m *machine) restored(t *rapid.T, f *frozen) ([]*subtask, *model) {
+	parallelism := m.parallelism(t, 4)
+	if f == nil {
+		return m.open(parallelism, nil), newModel()
+	}
+	want := f.model.clone()
+	if !m.ttl.KeepInSnapshots && (f.kind == canonical || !m.opener.Incremental) {
+		want.expire(m.ttl, f.now)
+	}
+	var near []*subtask
+	if f.kind == local {
+		near = f.tasks
+	}
+	return m.open(parallelism, f.stored, near...), want
 }
 
 // finish waits for a snapshot and restores it at some parallelism; the state then may
@@ -653,7 +781,9 @@ func (m *machine) finish(t *rapid.T) {
 	err := <-f.done
 	f.done <- err
 	require.NoError(t, err)
-	sn := m.storage.Commit(t, f.writer, operator(m.max), false, f.handles)
+	f.cancel()
+	f.stored = m.storage.Commit(t, f.writer, operator(m.max), false, f.handles)
+	m.last = f
 	switch told := rapid.IntRange(0, 3).Draw(t, "told"); {
 	case told > 1:
 		for _, s := range f.tasks {
@@ -667,21 +797,12 @@ func (m *machine) finish(t *rapid.T) {
 			s.Aborted(f.id)
 		}
 	}
-	tasks := m.open(rapid.IntRange(1, min(m.max, 4)).Draw(t, "parallelism"), sn)
-	if !m.ttl.KeepInSnapshots && (f.format == keyed.FormatCanonical || !m.opener.Incremental) {
-		f.model.expire(m.ttl, f.now)
-	}
-	f.tasks = tasks
-	m.compare(t, f)
+	tasks, want := m.restored(t, f)
+	m.compare(t, &frozen{tasks: tasks, model: want})
 	if rapid.Bool().Draw(t, "fail over") && len(m.snaps) == 0 {
-		for _, v := range m.views {
-			for _, w := range v.views {
-				w.Close()
-			}
-		}
-		m.views = nil
-		tasks, m.tasks = m.tasks, tasks
-		m.model = f.model
+		old := m.tasks
+		m.failOver(tasks, want)
+		tasks = old
 	}
 	for _, s := range tasks {
 		require.NoError(t, s.Close())
@@ -689,7 +810,7 @@ func (m *machine) finish(t *rapid.T) {
 }
 
 func (m *machine) invariants(t *rapid.T) {
-	if m.steps++; m.steps%5 != 0 { // all of it costs more than what is tested
+	if m.steps++; m.short || m.steps%5 != 0 { // all of it costs more than what is tested
 		return
 	}
 	m.compare(t, &frozen{tasks: m.tasks, model: m.model})
