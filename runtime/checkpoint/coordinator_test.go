@@ -425,3 +425,61 @@ func TestNewestUnreadable(t *testing.T) {
 	require.Equal(t, int64(2), c.content.Retained[1].ID)
 	require.Contains(t, log.String(), "the newest checkpoint cannot be read")
 }
+
+// A store that does not answer at a start, or a start that is cancelled, is no reason to
+// forget a checkpoint, be it an older one: it may be the base of what is shared.
+func TestUnansweredIsNotForgotten(t *testing.T) {
+	cfg, _ := localConfig(t)
+	mem := &MemoryStore{}
+	cfg.Store = mem
+	cfg.Options.Retained = 3
+	j := newFakeJob(t)
+	stop := j.start(t, cfg)
+	j.run(t)
+	for range 3 {
+		_, err := j.c.Trigger(t.Context(), event.Checkpoint, event.None, "")
+		require.NoError(t, err)
+	}
+	stop()
+	cfg.Graph, cfg.Tasks = j.graph, j
+	cfg.NewCoordinator = func(_ metadata.OperatorID, ctx CoordinatorContext) (OperatorCoordinator, error) {
+		return &fakeCoordinator{j: j, ctx: ctx}, nil
+	}
+	cfg.Restore.FallBack = true
+	for _, id := range []int{1, 2, 3} {
+		for _, fault := range []error{blobstore.ErrTemporary, blobstore.ErrPermission, context.Canceled} {
+			ctx, cancel := context.WithCancel(t.Context())
+			refused := cfg
+			refused.Pool = blobstore.NewPool(nil, func(s blobstore.Store) blobstore.Store {
+				return unanswered{s, fmt.Sprintf("/chk-%d/", id), fault, cancel}
+			})
+			_, err := New(ctx, refused)
+			require.ErrorIs(t, err, fault)
+			require.ErrorContains(t, err, fmt.Sprintf("checkpoint %d", id))
+			require.Len(t, mem.content.Retained, 3)
+			cancel()
+			require.NoError(t, refused.Pool.Close())
+		}
+	}
+	c, err := New(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Len(t, c.content.Retained, 3)
+}
+
+// unanswered fails to open objects of one folder.
+type unanswered struct {
+	blobstore.Store
+	folder string
+	err    error
+	cancel func()
+}
+
+func (s unanswered) Open(ctx context.Context, name string) (blobstore.Reader, error) {
+	if !strings.Contains(name, s.folder) {
+		return s.Store.Open(ctx, name)
+	}
+	if errors.Is(s.err, context.Canceled) {
+		s.cancel()
+	}
+	return nil, s.err
+}

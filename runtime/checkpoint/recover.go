@@ -57,7 +57,11 @@ func (c *Coordinator) recover(ctx context.Context) error {
 			err = fmt.Errorf("it is checkpoint %d: %w", s.Checkpoint.ID, metadata.ErrCorrupt)
 		}
 		if err != nil {
-			unreadable = append(unreadable, fmt.Errorf("checkpoint %d: %w", k.ID, err))
+			err = fmt.Errorf("checkpoint %d: %w", k.ID, err)
+			if !lost(err) {
+				return fmt.Errorf("a retained checkpoint cannot be read now: %w", err)
+			}
+			unreadable = append(unreadable, err)
 			continue
 		}
 		usable, snapshots = append(usable, k), append(snapshots, s)
@@ -190,6 +194,17 @@ func (c *Coordinator) filesIn(ctx context.Context, dir blobstore.Location) (file
 		}
 	}
 	return files, nil
+}
+
+// lost says whether a snapshot that cannot be opened is gone or damaged. A store that
+// does not answer, or a start that is cancelled, is no reason to forget a checkpoint.
+func lost(err error) bool {
+	for _, e := range []error{blobstore.ErrNotExist, blobstore.ErrDataCorrupt, metadata.ErrCorrupt, metadata.ErrUnsupportedVersion, snapshot.ErrNoSnapshot} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 func unreadableError(unreadable []error, usable []Completed) error {
