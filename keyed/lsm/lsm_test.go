@@ -74,9 +74,18 @@ func near(p *place) func(keyedtest.TB, keyed.Config[string], []string) (keyedtes
 	}
 }
 
-func openIn[K comparable](t keyedtest.TB, p *place, c keyed.Config[K], local []string) (keyedtest.Backend[K], error) {
+// openIn opens a backend that uses the local copies in some folders of others.
+func openIn[K comparable](t keyedtest.TB, p *place, c keyed.Config[K], folders []string) (keyedtest.Backend[K], error) {
 	dir, err := p.dir()
 	require.NoError(t, err)
+	var local []string
+	for _, f := range folders {
+		copies, err := pebbledb.LocalCopies(p.fs, f)
+		if !errors.Is(err, fs.ErrNotExist) { // it went with the backend
+			require.NoError(t, err)
+		}
+		local = append(local, copies...)
+	}
 	b, err := lsm.Open(dir, c, &lsm.Options{Process: p.process, Database: pebbledb.Options{FS: p.fs, KeepLocal: true, Local: local}})
 	if err != nil {
 		_ = p.fs.RemoveAll(dir)

@@ -173,6 +173,9 @@ type machine struct {
 	snaps   []*frozen
 	last    *frozen // the last complete snapshot; nil is none
 	steps   int
+	// jumps: the clock jumps. Then nothing has expired when a view or snapshot is made, or
+	// nobody could tell what it has when the clock is back.
+	jumps bool
 	// short: few keys, and the state is only compared where a history says so.
 	short bool
 }
@@ -187,6 +190,7 @@ func newMachine(t *rapid.T, o Opener, short bool) *machine {
 	if m.ttl.ReturnExpired {
 		m.ttl.Background = -1 // else nobody knows when an expired value goes
 	}
+	m.jumps = rapid.Bool().Draw(t, "jumps")
 	m.clock.Set(1000)
 	m.tasks = m.open(m.parallelism(t, 3), nil)
 	return m
@@ -535,6 +539,9 @@ func (m *machine) pass(t *rapid.T) {
 // jump sets the clock ahead, as far as all values expire, and back again, behind where it
 // was even. What was looked at in between is gone for good.
 func (m *machine) jump(t *rapid.T) {
+	if !m.jumps {
+		t.Skip("the clock does not jump")
+	}
 	m.clock.Advance(time.Duration(rapid.IntRange(5, 40).Draw(t, "ms ahead")) * time.Millisecond)
 	m.settle(t)
 	m.clock.Advance(-time.Duration(rapid.IntRange(0, 60).Draw(t, "ms back")) * time.Millisecond)
@@ -652,6 +659,9 @@ func (m *machine) view(t *rapid.T) {
 	if len(m.views) > 2 {
 		t.Skip("enough views")
 	}
+	if m.jumps {
+		m.settle(t)
+	}
 	f := &frozen{tasks: m.tasks, model: m.model.clone(), now: m.now()}
 	for _, s := range m.tasks {
 		v, err := s.View()
@@ -677,6 +687,9 @@ func (m *machine) closeView(t *rapid.T) {
 func (m *machine) snapshot(t *rapid.T) {
 	if len(m.snaps) > 1 {
 		t.Skip("enough snapshots")
+	}
+	if m.jumps {
+		m.settle(t)
 	}
 	f := &frozen{tasks: m.tasks, model: m.model.clone(), now: m.now(), done: make(chan error, 1)}
 	f.kind = rapid.SampledFrom(kinds).Draw(t, "kind")
