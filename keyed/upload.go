@@ -16,6 +16,11 @@ type UploadOptions struct {
 	// Full: the state refers to no file of an earlier checkpoint, as savepoints and the
 	// first checkpoint after a restore in NO_CLAIM mode have to be.
 	Full bool
+	// Forward: later checkpoints may refer to the files of a Full one, which are shared
+	// ones then (Flink's SharingFilesStrategy FORWARD). It has to be set for a full
+	// checkpoint that subsumes others: those that follow it would refer to files of
+	// checkpoints that are gone. Savepoints must not have it: they own their files.
+	Forward bool
 }
 
 // UploadFile writes a snapshot as one exclusive file of to, or into the handle if it is

@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/runtime/task"
 	"github.com/tidemark/tidemark/serializer"
+	"github.com/tidemark/tidemark/snapshot"
 )
 
 const testJob = "00000000000000000000000000000001"
@@ -203,6 +204,49 @@ func TestStopWithSavepoint(t *testing.T) {
 			requireCounts(t, readLines(t, to), n, keys)
 		})
 	}
+}
+
+// TestFullCheckpoint takes one among incremental checkpoints, which it subsumes: those
+// after it need none of their files.
+func TestFullCheckpoint(t *testing.T) {
+	const keys = 200
+	dir, to := t.TempDir(), t.TempDir()
+	process := lsm.NewProcess(nil)
+	defer process.Close()
+	opts := func(restore string) *runtime.Options {
+		return &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(dir), Restore: restore, Restart: runtime.NoRestart(), Retained: 1,
+			Writer: &snapshot.WriterOptions{MemoryThreshold: -1}, State: task.StateOptions{Backend: task.BackendLSM, Dir: t.TempDir(), LSM: process}}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	e, err := runtime.Start(ctx, endlessCopyJob(keys, to, nil), opts(""))
+	require.NoError(t, err)
+	var last checkpoint.Result
+	for _, typ := range []event.SnapshotType{event.Checkpoint, event.Checkpoint, event.FullCheckpoint, event.Checkpoint, event.Checkpoint} {
+		for {
+			last, err = e.Checkpoint(t.Context(), typ, "")
+			var refused *checkpoint.Failure
+			if !errors.As(err, &refused) || refused.Reason != event.NotAllRequiredTasksRunning {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, err)
+		time.Sleep(20 * time.Millisecond) // older files are deleted beside the job
+	}
+	cancel()
+	require.ErrorIs(t, e.Wait(), context.Canceled)
+	e, err = runtime.Start(t.Context(), endlessCopyJob(keys, to, nil), opts(last.Path))
+	require.NoError(t, err)
+	stop(t, e, event.SavepointCanonical, "file://"+filepath.ToSlash(dir), false)
+	got := readLines(t, to)
+	var want []string
+	for i := range int64(len(got)) {
+		want = append(want, fmt.Sprintf("%d %d", i%keys, i/keys+1))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	require.Equal(t, want, got)
 }
 
 // TestDrain stops a job as if its input had ended: what is in windows comes out, and

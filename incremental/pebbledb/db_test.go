@@ -141,6 +141,44 @@ func TestCheckpointUploadsWhatTheConfirmedOneLacks(t *testing.T) {
 	require.Equal(t, three.Handle.Shared, four.Handle.Shared)
 }
 
+// After a full checkpoint the ones before may be deleted: what follows refers to its
+// files. A savepoint changes nothing, since it owns its files.
+func TestFullCheckpointIsTheNewBase(t *testing.T) {
+	p, o := newTestProcess(t), newObjects()
+	d, err := Open(t.Context(), p, "/w", &Options{KeyGroups: allGroups, FS: vfs.NewMem()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	d.sched.setOpen(false)
+	checkpoint := func(id int64, opts *UploadOptions) *Uploaded {
+		put(t, d, 0, 10, int(id))
+		f, err := d.Checkpoint(id, nil)
+		require.NoError(t, err)
+		defer f.Release()
+		up, err := f.Upload(t.Context(), o.create, opts)
+		require.NoError(t, err)
+		d.Confirmed(id)
+		return up
+	}
+	one := checkpoint(1, nil)
+	savepoint := checkpoint(2, &UploadOptions{Full: true})
+	three := checkpoint(3, nil)
+	require.Equal(t, 1, three.Reused)
+	require.Equal(t, one.Handle.Shared[0], three.Handle.Shared[0])
+	for _, h := range savepoint.Handle.Shared {
+		require.NotContains(t, three.Handle.Shared, h)
+		require.Contains(t, string(h.Handle.(*metadata.FileHandle).Path.Go()), "false-")
+	}
+	full := checkpoint(4, &UploadOptions{Full: true, Forward: true})
+	require.Zero(t, full.Reused)
+	five := checkpoint(5, nil)
+	require.Equal(t, len(full.Handle.Shared), five.Reused)
+	require.Subset(t, five.Handle.Shared, full.Handle.Shared)
+	for _, h := range full.Handle.Shared {
+		require.NotContains(t, three.Handle.Shared, h)
+		require.Contains(t, string(h.Handle.(*metadata.FileHandle).Path.Go()), "true-")
+	}
+}
+
 func TestWritesAfterACheckpointAreNotInIt(t *testing.T) {
 	p, o := newTestProcess(t), newObjects()
 	d, err := Open(t.Context(), p, "/w", &Options{KeyGroups: allGroups, FS: vfs.NewMem(), MemTableBytes: 1 << 20})

@@ -40,9 +40,13 @@ type Create func(ctx context.Context, shared bool) FileWriter
 
 // UploadOptions change an upload. Nil is the default.
 type UploadOptions struct {
-	// Full uploads all tables, into the checkpoint's own folder: a native savepoint,
-	// to which no later checkpoint refers.
+	// Full uploads all tables. Without Forward they go into the checkpoint's own
+	// folder: a native savepoint, to which no later checkpoint refers.
 	Full bool
+	// Forward makes a Full upload one that later checkpoints refer to once it is
+	// confirmed, with its tables among the shared files: a full checkpoint, after which
+	// the earlier ones may be deleted.
+	Forward bool
 	// Exists says whether the object of a handle is still there. It is asked, for the
 	// tables that would not be uploaded again, after a checkpoint was aborted. Nil:
 	// the third checkpoint in a row that follows aborted ones uploads all tables.
@@ -122,7 +126,7 @@ func (f *Frozen) upload(ctx context.Context, create Create, o *UploadOptions) (*
 	g.SetLimit(maxUploads)
 	put := func(file listed, to *stored, isShared bool) {
 		g.Go(func() error {
-			s, err := d.put(gctx, file, create, isShared && !o.Full)
+			s, err := d.put(gctx, file, create, isShared && (!o.Full || o.Forward))
 			if err != nil {
 				return err
 			}
@@ -177,7 +181,7 @@ func (f *Frozen) upload(ctx context.Context, create Create, o *UploadOptions) (*
 	up.Bytes += int64(len(text))
 	h.CheckpointedSize = up.Bytes
 	up.Handle = h
-	if !o.Full {
+	if !o.Full || o.Forward {
 		d.up.uploaded(f, now)
 		if d.opts.KeepLocal {
 			f.keepLocal(text)

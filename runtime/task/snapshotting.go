@@ -114,6 +114,7 @@ func (f *frozen) write(ctx context.Context, to *snapshot.Writer, b event.Barrier
 			up.Format = keyed.FormatCanonical
 		}
 		up.Full = o.Full || b.Options.Type != event.Checkpoint
+		up.Forward = b.Options.Type == event.FullCheckpoint && !o.Full
 		h, err := f.keyed.Upload(ctx, to, up)
 		if err != nil {
 			return nil, err
