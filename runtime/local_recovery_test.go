@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/runtime"
+	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/runtime/task"
@@ -62,43 +63,49 @@ func TestLocalRecovery(t *testing.T) {
 			})
 			defer pool.Close()
 			to, databases := t.TempDir(), t.TempDir()
-			var e *runtime.Execution
-			started := make(chan struct{})
-			var failed atomic.Bool
-			hook := func(v int64) error {
-				<-started
-				if v < keys || v%64 > 0 || failed.Load() {
-					return nil
+			var fail atomic.Bool
+			hook := func(int64) error {
+				if fail.CompareAndSwap(true, false) {
+					return errInjected
 				}
-				h, err := e.History(t.Context())
-				if err != nil || h.Counts.Completed < 2 {
-					return err
-				}
-				failed.Store(true)
-				watching.Store(true)
-				if x.damage != nil {
-					tables := copiedTables(databases)
-					if len(tables) == 0 {
-						t.Error("there is no local copy")
-					}
-					for _, table := range tables {
-						if err := x.damage(table); err != nil {
-							t.Error(err)
-						}
-					}
-				}
-				return errInjected
+				return nil
 			}
 			dir := "file://" + filepath.ToSlash(t.TempDir())
 			e, err := runtime.Start(t.Context(), endlessCopyJob(keys, to, hook), &runtime.Options{Checkpoints: dir, Pool: pool,
-				Interval: 10 * time.Millisecond, Retained: 2, Writer: &snapshot.WriterOptions{MemoryThreshold: -1}, Restart: fixedDelay(t, 10),
+				Retained: 2, Writer: &snapshot.WriterOptions{MemoryThreshold: -1}, Restart: fixedDelay(t, 10),
 				State: task.StateOptions{Backend: task.BackendLSM, Dir: databases, LSM: process, LocalRecovery: x.local}})
 			require.NoError(t, err)
-			close(started)
-			require.Eventually(t, func() bool {
-				h, err := e.History(t.Context())
-				return err == nil && e.Restarts() >= x.restarts && h.LatestRestored != nil && h.LatestCompleted.ID > h.LatestRestored.ID
-			}, time.Minute, 5*time.Millisecond, "it was not restarted, or completed no checkpoint since")
+			var last checkpoint.Result
+			taken := func() bool {
+				var refused *checkpoint.Failure
+				if last, err = e.Checkpoint(t.Context(), event.Checkpoint, ""); err != nil {
+					require.ErrorAs(t, err, &refused)
+				}
+				return err == nil
+			}
+			for n := 0; n < 2; { // checkpoints while it runs, of which the second has tables of the first
+				if taken() {
+					n++
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			if x.local { // the copy of the first goes when the task is told of the second
+				copied := fmt.Sprintf("chk-%d", last.ID)
+				require.Eventually(t, func() bool {
+					tables := copiedTables(databases)
+					return len(tables) > 0 && !slices.ContainsFunc(tables, func(table string) bool { return filepath.Base(filepath.Dir(table)) != copied })
+				}, time.Minute, time.Millisecond, "there is no local copy of the last checkpoint alone")
+			}
+			if x.damage != nil {
+				for _, table := range copiedTables(databases) {
+					require.NoError(t, x.damage(table))
+				}
+			}
+			watching.Store(true)
+			fail.Store(true)
+			for e.Restarts() < x.restarts || !taken() {
+				time.Sleep(time.Millisecond)
+			}
 			_, err = e.Stop(t.Context(), event.SavepointCanonical, dir, false)
 			require.NoError(t, err)
 			require.Equal(t, x.restarts, e.Restarts())
