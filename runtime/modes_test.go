@@ -239,14 +239,7 @@ func TestFullCheckpoint(t *testing.T) {
 	e, err = runtime.Start(t.Context(), endlessCopyJob(keys, to, nil), opts(last.Path))
 	require.NoError(t, err)
 	stop(t, e, event.SavepointCanonical, "file://"+filepath.ToSlash(dir), false)
-	got := readLines(t, to)
-	var want []string
-	for i := range int64(len(got)) {
-		want = append(want, fmt.Sprintf("%d %d", i%keys, i/keys+1))
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	require.Equal(t, want, got)
+	requireFirstCounts(t, readLines(t, to), keys)
 }
 
 // TestDrain stops a job as if its input had ended: what is in windows comes out, and

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
 
 	_ "github.com/tidemark/tidemark/blobstore/hdfs"
 	_ "github.com/tidemark/tidemark/blobstore/s3"
@@ -21,9 +22,7 @@ func TestKillOnHDFS(t *testing.T) { killOnServer(t, "TIDEMARK_TEST_HDFS_URL") }
 
 func killOnServer(t *testing.T, variable string) {
 	url := os.Getenv(variable)
-	if url == "" {
-		t.Skipf("%s is not set", variable)
-	}
+	require.NotEmpty(t, url, "%s names no server", variable)
 	killLoop(t, numberOf(t, "TIDEMARK_KILLS", 20), func(t *testing.T) string {
 		path, query, has := strings.Cut(url, "?")
 		path = strings.TrimSuffix(path, "/") + "/killed-" + uuid.NewString()

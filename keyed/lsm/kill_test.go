@@ -67,6 +67,7 @@ func TestKill(t *testing.T) {
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit, text)
 		require.Equal(t, -1, exit.ExitCode(), "the child ended by itself: %s", text)
+		require.NotContains(t, text, "FAIL")
 		for _, l := range all {
 			if n, ok := strings.CutPrefix(l, "committed "); ok {
 				last, _ = strconv.Atoi(n)
