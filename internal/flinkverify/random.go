@@ -48,7 +48,9 @@ func (g *descriptionGen) operator(i int) map[string]any {
 
 func (g *descriptionGen) keyed() map[string]any {
 	keyType := pick(g, "string", "long", "int", "short", "byte", "double", "instant", "localdate", "bigint", "bigdec",
-		"tuple<string,int>", "tuple<long,string,boolean>", "row<a:int,b:string>", "pojo:UserKey", "string", "long")
+		"tuple<string,int>", "tuple<long,string,boolean>", "row<a:int,b:string>", "pojo:UserKey", "string", "long",
+		"float", "boolean", "char", "date", "sqldate", "sqltime", "sqltimestamp", "localtime", "localdatetime",
+		"pojo:Address", "pojo:Person", "either<long,string>", "tuple<localdate,float,char>", "row<a:instant,b:bigdec,c:tuple<short,byte>>")
 	keys := []any{}
 	seen := map[string]bool{}
 	for range 3 + g.r.IntN(12) {
@@ -63,7 +65,7 @@ func (g *descriptionGen) keyed() map[string]any {
 	for i := range 1 + g.r.IntN(5) {
 		states = append(states, g.state(fmt.Sprintf("state-%d", i), keys))
 	}
-	if keyType == "string" && g.r.IntN(3) == 0 {
+	if keyType != "long" && keyType != "pojo:UserKey" && g.r.IntN(4) == 0 { // package job has no windows of these
 		for i := range 1 + g.r.IntN(2) {
 			states = append(states, g.windowed(fmt.Sprintf("windowed-%d", i), keys))
 		}
@@ -104,8 +106,17 @@ func (g *descriptionGen) state(name string, keys []any) map[string]any {
 		}
 		value = func() any { return g.pairs(k, t, 1+g.r.IntN(4), t == "string" && !ttl) }
 	case "reducing":
-		s["type"], s["reduce"] = pick(g, "long", "int", "double"), pick(g, "sum", "min", "max", "last")
-		value = func() any { return g.r.IntN(100_000) - 50_000 }
+		t := pick(g, "long", "int", "double", "float", "bigint", "bigdec", "string")
+		s["type"], s["reduce"] = t, pick(g, "sum", "min", "max", "last")
+		value = func() any {
+			switch t {
+			case "string":
+				return g.text()
+			case "bigint", "bigdec":
+				return g.value(t, 0)
+			}
+			return g.r.IntN(100_000) - 50_000
+		}
 	case "aggregating":
 		s["type"] = "tuple<long,long>"
 		value = func() any { return []any{g.r.IntN(1000), 1 + g.r.IntN(10)} }
@@ -187,12 +198,19 @@ func (g *descriptionGen) pairs(k, t string, n int, nulls bool) []any {
 	return list
 }
 
+// avroType is a generic record with each kind of field.
+const avroType = `avro<{"type":"record","name":"R","fields":[{"name":"id","type":"long"},{"name":"name","type":["null","string"]},{"name":"n","type":"int"},` +
+	`{"name":"f","type":"float"},{"name":"b","type":"boolean"},{"name":"list","type":{"type":"array","items":"string"}},` +
+	`{"name":"color","type":{"type":"enum","name":"C","symbols":["RED","BLUE"]}}]}>`
+
 // valueType chooses a type; depth bounds how far it nests.
 func (g *descriptionGen) valueType(depth int) string {
 	if depth > 0 && g.r.IntN(2) == 0 {
 		a := g.valueType(depth - 1)
 		b := g.valueType(depth - 1)
-		switch g.r.IntN(6) {
+		switch g.r.IntN(7) {
+		case 6:
+			return "array<" + a + ">"
 		case 0:
 			return "tuple<" + a + "," + b + ">"
 		case 1:
@@ -208,6 +226,7 @@ func (g *descriptionGen) valueType(depth int) string {
 	}
 	return pick(g, "int", "long", "short", "byte", "float", "double", "boolean", "string", "char", "bytes", "bigint", "bigdec", "instant",
 		"date", "sqldate", "sqltime", "sqltimestamp", "localdate", "localtime", "localdatetime", "int[]", "long[]", "double[]", "string[]",
+		"short[]", "float[]", "boolean[]", "char[]", "pojo:Address", "pojo:UserKey", avroType,
 		"enum:Color", "pojo:Person", "pojo:Event")
 }
 
@@ -237,7 +256,7 @@ func (g *descriptionGen) whole(bits int) int64 {
 
 func (g *descriptionGen) key(t string) any {
 	switch t {
-	case "double":
+	case "double", "float":
 		return float64(g.r.IntN(2000)-1000) / 8
 	case "pojo:UserKey":
 		return map[string]any{"region": g.r.IntN(100) - 50, "id": g.text()}
@@ -259,6 +278,10 @@ func (g *descriptionGen) moment() time.Time {
 }
 
 func (g *descriptionGen) value(t string, depth int) any {
+	if t == avroType {
+		return map[string]any{"id": json.Number(fmt.Sprint(g.whole(64))), "name": pick[any](g, nil, g.text()), "n": g.whole(32), "f": pick[any](g, 0.5, "NaN", -2),
+			"b": g.r.IntN(2) == 0, "list": g.list("string", g.r.IntN(3)), "color": pick(g, "RED", "BLUE")}
+	}
 	head, inner, nested := strings.Cut(t, "<")
 	if nested {
 		args := splitWords(inner[:len(inner)-1])
@@ -278,7 +301,7 @@ func (g *descriptionGen) value(t string, depth int) any {
 				}
 			}
 			return row
-		case "list":
+		case "list", "array":
 			return g.list(args[0], g.r.IntN(4))
 		case "map":
 			return g.pairs(args[0], args[1], g.r.IntN(4), false)
@@ -336,10 +359,8 @@ func (g *descriptionGen) value(t string, depth int) any {
 		return g.moment().Format("15:04:05.000000007")
 	case "localdatetime":
 		return g.moment().Format("2006-01-02T15:04:05.000000007")
-	case "int[]", "long[]":
+	case "int[]", "long[]", "short[]", "float[]", "double[]", "boolean[]", "char[]":
 		return g.list(strings.TrimSuffix(t, "[]"), g.r.IntN(4))
-	case "double[]":
-		return g.list("double", g.r.IntN(4))
 	case "string[]":
 		list := g.list("string", g.r.IntN(4))
 		for i := range list {
@@ -350,9 +371,13 @@ func (g *descriptionGen) value(t string, depth int) any {
 		return list
 	case "enum:Color":
 		return pick(g, "RED", "GREEN", "BLUE")
+	case "pojo:Address":
+		return map[string]any{"street": pick[any](g, nil, g.text()), "zip": g.whole(32)}
+	case "pojo:UserKey":
+		return g.key(t)
 	case "pojo:Person":
 		return map[string]any{"name": pick[any](g, nil, g.text()), "age": g.whole(32), "balance": pick[any](g, nil, g.whole(32)),
-			"address": pick[any](g, nil, map[string]any{"street": pick[any](g, nil, g.text()), "zip": g.whole(32)})}
+			"address": pick[any](g, nil, g.value("pojo:Address", 0))}
 	case "pojo:Event":
 		return map[string]any{"id": g.whole(32), "open": g.r.IntN(2) == 0, "weight": pick(g, 0.5, 1e-3, -2.0), "small": g.whole(16), "kind": pick[any](g, nil, g.text()),
 			"at": pick[any](g, nil, g.value("instant", 0)), "amount": pick[any](g, nil, g.value("bigdec", 0)), "payload": g.value("bytes", 0), "color": pick[any](g, nil, "RED", "BLUE")}

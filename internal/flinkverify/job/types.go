@@ -55,7 +55,7 @@ func openKeyed(o *operator, key *serializer.Type) (keyedOperator, error) {
 	case sameType(keys, key):
 		return newKeyed(o, keys, plainStates[userKey])
 	}
-	return newKeyed(o, serializer.Dynamic(key), plainStates[anything])
+	return newKeyed(o, serializer.Dynamic(key), anyStates)
 }
 
 // declare makes the handle of a state; nil if it knows no type of Go for it.
@@ -123,6 +123,14 @@ func plainStates[K comparable](b keyed.Backend[K], s *snapshot.State, opts []key
 		return newAggregating(d, last[anything], serializer.Dynamic(valueType(s)))
 	}
 	return statesIn(d)
+}
+
+// anyStates are states of values that are known at run time only, and windows.
+func anyStates(b keyed.Backend[anything], s *snapshot.State, opts []keyed.Option) state[anything] {
+	if s.Namespace.Kind == serializer.KindTimeWindow {
+		return statesIn(spec[anything, serializer.Window]{b, s, serializer.TimeWindows, opts})
+	}
+	return plainStates(b, s, opts)
 }
 
 func statesIn[K, N comparable](d spec[K, N]) state[K] {
