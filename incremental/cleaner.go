@@ -446,10 +446,15 @@ func (c *Cleaner) keptOf(id int64, mode RestoreMode) iter.Seq2[blobstore.Locatio
 	}
 }
 
+// ErrKeptUnknown says that the journal's list of files that belong to somebody else
+// cannot be read. Those that lie in the registry's own folders are then not safe.
+var ErrKeptUnknown = errors.New("which files belong to a snapshot that is not the job's is not known")
+
 // Recover reads the journal of former lives. It comes after the retained
 // checkpoints were restored and before the first checkpoint is begun. A journal
 // object that is damaged is left where it is and reported in the error, after the
-// others were taken over; the registry works without it.
+// others were taken over. The registry works without it, unless the error wraps
+// ErrKeptUnknown: then the job must not begin.
 func (c *Cleaner) Recover(ctx context.Context) error {
 	if c.opts.Journal == nil {
 		return nil
@@ -474,13 +479,14 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 				err = t.DeleteTemporary(ctx, info.Name)
 			}
 			if err != nil {
-				return err
+				damaged = append(damaged, err)
+				break
 			}
 		}
 	}
 	for info, err := range c.opts.Journal.List(ctx, &blobstore.ListOptions{Prefix: prefix}) {
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", ErrKeptUnknown, err)
 		}
 		base := strings.TrimPrefix(info.Name, prefix)
 		isPending := strings.HasPrefix(base, pendingObject)
@@ -491,11 +497,14 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 		if errors.Is(err, blobstore.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
 		j := journal{name: info.Name}
-		if j.metas, j.files, err = decodeJournal(info.Name, data); err != nil {
+		if err == nil {
+			j.metas, j.files, err = decodeJournal(info.Name, data)
+		}
+		if err != nil {
+			if !isPending && !isClaimed(base) {
+				err = fmt.Errorf("%w: %w", ErrKeptUnknown, err)
+			}
 			damaged = append(damaged, err)
 		} else if isPending {
 			pending = append(pending, j)
@@ -512,7 +521,7 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 				mode = name[i+1:]
 				id, _ = strconv.ParseInt(name[:i], 10, 64)
 			}
-			if strings.Contains(name, "-"+Claim.String()+"-") {
+			if isClaimed(name) {
 				r.Recover(j.metas, j.files)
 				c.claimed = append(c.claimed, claimed{j.name, slices.Concat(j.metas, j.files)})
 				continue
@@ -531,3 +540,7 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 	})
 	return errors.Join(append(damaged, err)...)
 }
+
+// isClaimed says whether a journal object that begins with keptObject lists the files
+// of a claimed snapshot.
+func isClaimed(name string) bool { return strings.Contains(name, "-"+Claim.String()+"-") }

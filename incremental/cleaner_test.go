@@ -146,7 +146,22 @@ func TestDamagedJournal(t *testing.T) {
 	err := c.Recover(t.Context())
 	require.ErrorIs(t, err, damage.ErrCorrupt)
 	require.ErrorContains(t, err, "registry/pending-x-1: byte 34: last line")
+	require.NotErrorIs(t, err, incremental.ErrKeptUnknown)
 	require.Len(t, names(t, journal, ""), 1)
+
+	for name, unsafe := range map[string]bool{"registry/kept-7-CLAIM-x": false, "registry/kept-7-LEGACY": true, "registry/kept-7-NO_CLAIM": true} {
+		require.NoError(t, blobstore.WriteAll(t.Context(), journal, name, []byte("cut off"), nil))
+		err := c.Recover(t.Context())
+		require.ErrorContains(t, err, name)
+		require.Equal(t, unsafe, errors.Is(err, incremental.ErrKeptUnknown), name)
+		require.NoError(t, journal.Delete(t.Context(), name))
+	}
+	for _, op := range []string{"list", "open"} {
+		require.NoError(t, blobstore.WriteAll(t.Context(), journal, "registry/kept-7-LEGACY", []byte("x"), nil))
+		silent := blobstore.NewFaults(blobstore.Fault{Op: op, Err: blobstore.ErrTemporary}).Wrap(journal)
+		c := incremental.NewCleaner(incremental.NewRegistry(), one{blobstore.NewMem()}, &incremental.CleanerOptions{Journal: silent})
+		require.ErrorIs(t, c.Recover(t.Context()), incremental.ErrKeptUnknown, op)
+	}
 }
 
 // The folder of a checkpoint goes with its last file; the shared one stays.
@@ -254,16 +269,18 @@ func TestClaimedSurvivesRestart(t *testing.T) {
 	}
 	opts := &incremental.CleanerOptions{Journal: journal, Journaled: nothing}
 	const old = "s3://bucket/elsewhere/old/"
+	job, err := blobstore.Parse(root)
+	require.NoError(t, err)
 	put(t, s, "elsewhere/old/shared/0", "elsewhere/old/shared/1", "elsewhere/old/chk-7/_metadata", "ckp/job/chk-8/_metadata")
-	c := incremental.NewCleaner(incremental.NewRegistry(), one{s}, opts)
-	_, err := c.Restore(t.Context(), snapshotOf(7, file(old+"shared/0"), file(old+"shared/1")), old+"chk-7/_metadata", incremental.Claim, nil)
+	c := incremental.NewCleaner(incremental.NewRegistry(job), one{s}, opts)
+	_, err = c.Restore(t.Context(), snapshotOf(7, file(old+"shared/0"), file(old+"shared/1")), old+"chk-7/_metadata", incremental.Claim, nil)
 	require.NoError(t, err)
 	require.NoError(t, c.Claimed(t.Context(), 7))
 	require.Len(t, names(t, journal, ""), 1)
 
 	// Checkpoint 8 has one of its files, and is all that is retained.
 	eight := snapshotOf(8, file(old+"shared/1"))
-	c = incremental.NewCleaner(incremental.NewRegistry(), one{s}, opts)
+	c = incremental.NewCleaner(incremental.NewRegistry(job), one{s}, opts)
 	_, err = c.Restore(t.Context(), eight, root+"chk-8/_metadata", incremental.Claim, nil)
 	require.NoError(t, err)
 	require.NoError(t, c.Recover(t.Context()))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/metadata"
 )
 
@@ -124,6 +125,13 @@ type AckFile struct {
 // segments is needed while any of them is. Savepoints in progress are not
 // registered: they own all of their files and are not aborted by a later checkpoint.
 //
+// What an acknowledgement or a retained checkpoint names need not be the job's: after
+// a restore in mode Legacy both name files of the snapshot, which belongs to somebody
+// else. Therefore a file outside the registry's own folders is never deleted, unless
+// it is known from elsewhere to be the job's: a claimed snapshot has it (Restore), a
+// former registry of the job says so (Recover), or it was uploaded to a folder that
+// the caller names (Discard).
+//
 // Memory is about 200 bytes for a file, 150 for an Identity and one bit for each
 // file and checkpoint.
 type Registry struct {
@@ -149,10 +157,14 @@ type checkpoint struct {
 	spare    bitmap // uploads it turned out not to need: deleted when it ends
 }
 
-// NewRegistry makes an empty registry.
-func NewRegistry() *Registry {
+// NewRegistry makes an empty registry. own are the folders to which the job's
+// checkpoints are written: see Registry. Without any, every file that is named is
+// taken for the job's, which is right only for a job that restores from nobody else's
+// snapshot.
+func NewRegistry(own ...blobstore.Location) *Registry {
 	r := &Registry{byID: map[int64]*checkpoint{}, highest: -1}
 	r.files.init()
+	r.files.own = own
 	r.identities.init()
 	return r
 }
@@ -191,7 +203,8 @@ func (r *Registry) remove(c *checkpoint) {
 //
 // An error refuses the acknowledgement as a whole, and the checkpoint has to be
 // aborted. Whatever was uploaded for an acknowledgement that is refused, or comes
-// too late (ErrNotInProgress), is deleted, unless some checkpoint has it.
+// too late (ErrNotInProgress), is deleted, unless some checkpoint has it or it lies
+// outside the registry's own folders.
 func (r *Registry) Register(id int64, files []AckFile) error {
 	c := r.byID[id]
 	if c == nil || c.phase != InProgress {
@@ -280,13 +293,18 @@ func (r *Registry) bring(f int32, checkpoint int64) {
 
 // Discard deletes what was uploaded for an acknowledgement that belongs to no
 // checkpoint: of a task's former incarnation, say. Files that any checkpoint has
-// stay.
-func (r *Registry) Discard(files []AckFile) {
+// stay, and those outside the registry's own folders and uploadedTo, the folder of a
+// savepoint: the task has named them, but it has not written them.
+func (r *Registry) Discard(files []AckFile, uploadedTo ...blobstore.Location) {
 	for i := range files {
 		f, err := r.files.written(files[i].Handle)
-		if err == nil && f != none && r.files.at(f).phase == fileNew {
-			r.doom(f)
+		if err != nil || f == none || r.files.at(f).phase != fileNew {
+			continue
 		}
+		if rec := r.files.at(f); slices.ContainsFunc(uploadedTo, r.files.dirs[rec.dir].loc.HasPrefix) {
+			rec.foreign = false
+		}
+		r.doom(f)
 	}
 }
 

@@ -188,7 +188,7 @@ func (r *Registry) Recover(metas, files []blobstore.Location) {
 	for _, loc := range metas {
 		f := r.files.intern(loc)
 		if rec := r.files.at(f); rec.phase == fileNew {
-			rec.phase, rec.isMeta = fileLive, true
+			rec.phase, rec.isMeta, rec.foreign = fileLive, true, false
 			r.files.dirs[rec.dir].snapshot = true
 			c.metas = append(c.metas, f)
 		}

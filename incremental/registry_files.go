@@ -3,6 +3,7 @@ package incremental
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/tidemark/tidemark/blobstore"
@@ -28,6 +29,7 @@ const (
 // folders. Folders are compared by blobstore.Location.Key, so that s3a://b/x and
 // s3://b/x are one file.
 type fileTable struct {
+	own     []blobstore.Location // folders whose files may be deleted; none: all may
 	byName  map[fileName]int32
 	files   []fileRecord
 	free    []int32
@@ -50,12 +52,13 @@ type fileRecord struct {
 	attempts int32 // of deleting it
 	phase    filePhase
 	isMeta   bool // a metadata object
-	foreign  bool // not to be deleted, whoever claims it
+	foreign  bool // not ours to delete
 }
 
 type dirRecord struct {
 	loc   blobstore.Location
 	files int32
+	own   bool // it lies in one of fileTable.own
 	// snapshot: a metadata object lies in it, so that it is removed when empty.
 	snapshot bool
 	paths    []string // in byPath
@@ -95,12 +98,13 @@ func (t *fileTable) internDir(loc blobstore.Location) int32 {
 	d, ok := t.byKey[key]
 	if !ok {
 		loc.Query = "" // may be secret
+		rec := dirRecord{loc: loc, own: len(t.own) == 0 || slices.ContainsFunc(t.own, loc.HasPrefix)}
 		if n := len(t.freeDir); n > 0 {
 			d, t.freeDir = t.freeDir[n-1], t.freeDir[:n-1]
-			t.dirs[d] = dirRecord{loc: loc}
+			t.dirs[d] = rec
 		} else {
 			d = int32(len(t.dirs))
-			t.dirs = append(t.dirs, dirRecord{loc: loc})
+			t.dirs = append(t.dirs, rec)
 		}
 		t.byKey[key] = d
 	}
@@ -113,7 +117,7 @@ func (t *fileTable) internIn(d int32, base string) int32 {
 		return f
 	}
 	name.base = strings.Clone(base) // not to keep a whole metadata object for it
-	r := fileRecord{base: name.base, dir: d, since: -1, logical: none}
+	r := fileRecord{base: name.base, dir: d, since: -1, logical: none, foreign: !t.dirs[d].own}
 	t.dirs[d].files++
 	var f int32
 	if n := len(t.free); n > 0 {

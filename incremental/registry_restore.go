@@ -16,6 +16,8 @@ type RestoreOptions struct {
 	// takes absolute paths as they are written. A snapshot that was moved needs one.
 	Resolve func(metadata.StreamHandle) (blobstore.Location, bool, error)
 	// Trust are folders in which a claimed snapshot may have files. The default is
+	// the registry's own folders for a checkpoint that lies there: one of the job's,
+	// which may name files of a snapshot that the job does not own. For any other it is
 	// the folder two above chk-N, where all jobs of a cluster lie; only the job's own
 	// if that is the whole store, and a savepoint's own folder. Metadata that was
 	// tampered with must not delete other files.
@@ -49,6 +51,9 @@ func (r *Registry) Restore(c *metadata.Checkpoint, metadataObject string, mode R
 	}
 	folder := at.Dir()
 	trust := opts.Trust
+	if trust == nil && slices.ContainsFunc(r.files.own, folder.HasPrefix) {
+		trust = r.files.own
+	}
 	if trust == nil {
 		trust = []blobstore.Location{folder}
 		if job := folder.Dir(); strings.HasPrefix(folder.Base(), "chk-") && job.Path != "" {
@@ -67,6 +72,7 @@ func (r *Registry) Restore(c *metadata.Checkpoint, metadataObject string, mode R
 		cp.phase = Kept
 	}
 	trusted := trustedFolders{trust: trust, known: map[int32]bool{}}
+	var claimed bitmap // what it makes ours
 	for p, h := range c.StreamHandles() {
 		f := none
 		if opts.Resolve == nil && absolutePath(h) != "" {
@@ -95,7 +101,14 @@ func (r *Registry) Restore(c *metadata.Checkpoint, metadataObject string, mode R
 			return Restored{}, fmt.Errorf("%s: %s: %w", at, c.Field(p), ErrBeingDeleted)
 		}
 		res.Files++
-		if mode == Claim && rec.phase == fileNew && !trusted.has(rec.dir, r.files.dirs[rec.dir].loc) {
+		if mode != Claim {
+			continue
+		}
+		if trusted.has(rec.dir, r.files.dirs[rec.dir].loc) {
+			claimed.set(f)
+			continue
+		}
+		if rec.phase == fileNew {
 			rec.foreign = true
 		}
 		if rec.foreign {
@@ -108,6 +121,9 @@ func (r *Registry) Restore(c *metadata.Checkpoint, metadataObject string, mode R
 	}
 	cp.files.each(func(f int32) bool {
 		r.bring(f, c.ID)
+		if claimed.has(f) {
+			r.files.at(f).foreign = false
+		}
 		return true
 	})
 	r.highest = max(r.highest, c.ID)
@@ -194,7 +210,7 @@ func (r *Registry) addMeta(c *checkpoint, object string) error {
 	if rec.phase != fileNew {
 		return fmt.Errorf("checkpoint %d: %s is already known: %w", c.id, loc, ErrKnownCheckpoint)
 	}
-	rec.phase, rec.isMeta, rec.since = fileLive, true, c.id
+	rec.phase, rec.isMeta, rec.since, rec.foreign = fileLive, true, c.id, false
 	r.files.dirs[rec.dir].snapshot = true
 	c.metas = append(c.metas, f)
 	return nil

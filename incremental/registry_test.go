@@ -359,3 +359,71 @@ func ExampleRegistry_Why() {
 	//   checkpoint 2, completed
 	//   checkpoint 3, in progress
 }
+
+// A checkpoint of the job may name files of a snapshot that belongs to somebody else.
+// They stay, whatever becomes of the checkpoint and whoever names them again.
+func TestFilesOfOthers(t *testing.T) {
+	job, err := blobstore.Parse(root)
+	require.NoError(t, err)
+	const others = "s3://bucket/ckp/theirs/shared/1" // below what Restore trusts by default
+	names := []incremental.AckFile{{Handle: file(others)}, {Handle: file(root + "shared/own")}}
+	begin := func(t *testing.T) *incremental.Registry {
+		r := incremental.NewRegistry(job)
+		res, err := r.Restore(snapshotOf(7, file(others), file(root+"shared/own")), root+"chk-7/_metadata", incremental.Claim, nil)
+		require.NoError(t, err)
+		require.Equal(t, incremental.Restored{Files: 2, Untrusted: 1}, res)
+		return r
+	}
+	t.Run("subsumed", func(t *testing.T) {
+		r := begin(t)
+		why, _, err := r.Why(others)
+		require.NoError(t, err)
+		require.True(t, why.Forever)
+		require.NoError(t, r.Begin(8))
+		require.NoError(t, r.Register(8, names))
+		require.NoError(t, r.Confirm(8, root+"chk-8/_metadata"))
+		r.Retain()
+		require.Equal(t, []string{"ckp/job/chk-7/_metadata", "ckp/job/chk-8/_metadata", "ckp/job/shared/own"}, due(r))
+		for loc := range r.Pending() {
+			t.Errorf("%s is still to be deleted", loc)
+		}
+		// The registry does not know them any more.
+		r.Discard(names)
+		require.ErrorIs(t, r.Register(8, names), incremental.ErrNotInProgress)
+		require.Equal(t, []string{"ckp/job/shared/own"}, due(r))
+	})
+	t.Run("aborted", func(t *testing.T) {
+		r := incremental.NewRegistry(job)
+		require.NoError(t, r.Begin(8))
+		require.NoError(t, r.Register(8, names))
+		require.NoError(t, r.Begin(9))
+		require.ErrorIs(t, r.Register(9, append(slices.Clone(names), incremental.AckFile{Identity: incremental.Identity{Checksum: "x"}})), incremental.ErrUnknownFile)
+		r.Abort(8)
+		r.Abort(9)
+		require.Equal(t, []string{"ckp/job/shared/own"}, due(r))
+	})
+	t.Run("savepoint", func(t *testing.T) {
+		r := incremental.NewRegistry(job)
+		savepoint, err := blobstore.Parse("s3://bucket/sp/savepoint-1")
+		require.NoError(t, err)
+		r.Discard(append(slices.Clone(names), incremental.AckFile{Handle: file("s3://bucket/sp/savepoint-1/own")}), savepoint)
+		require.Equal(t, []string{"ckp/job/shared/own", "sp/savepoint-1/own"}, due(r))
+	})
+	t.Run("claimed", func(t *testing.T) {
+		r := begin(t)
+		// The snapshot that 7 has them from is the job's after all.
+		_, err := r.Restore(snapshotOf(6, file(others)), "s3://bucket/ckp/theirs/chk-6/_metadata", incremental.Claim, nil)
+		require.NoError(t, err)
+		r.Retain()
+		require.Equal(t, []string{"ckp/job/chk-7/_metadata", "ckp/job/shared/own", "ckp/theirs/chk-6/_metadata", "ckp/theirs/shared/1"}, due(r))
+	})
+	t.Run("claimed before a restart", func(t *testing.T) {
+		r := begin(t)
+		loc, err := blobstore.Parse(others)
+		require.NoError(t, err)
+		r.Recover(nil, []blobstore.Location{loc}) // as the journal of claimed files has it
+		require.Empty(t, due(r), "checkpoint 7 has it")
+		r.Retain()
+		require.Equal(t, []string{"ckp/job/chk-7/_metadata", "ckp/job/shared/own", "ckp/theirs/shared/1"}, due(r))
+	})
+}

@@ -186,7 +186,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		}
 		opts.Journal, opts.JournalDir, opts.Journaled = store, path.Join(name, "registry"), c.journalOf
 	}
-	c.cleaner = incremental.NewCleaner(incremental.NewRegistry(), cfg.Pool, &opts)
+	c.cleaner = incremental.NewCleaner(incremental.NewRegistry(c.folder()), cfg.Pool, &opts)
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := c.recover(ctx); err != nil {
 		c.cancel(err)

@@ -33,7 +33,8 @@ type fakeJob struct {
 	events   []string
 	failed   chan error
 	fatal    bool
-	silent   bool // tasks do not answer
+	silent   bool                  // tasks do not answer
+	named    metadata.StreamHandle // what the first counter acknowledges without having written it
 	attempt  int32
 	restored []string
 	work     sync.WaitGroup
@@ -60,7 +61,7 @@ func (j *fakeJob) tasks() []event.Task {
 // Trigger has all tasks write a file and acknowledge.
 func (j *fakeJob) Trigger(_ event.Task, b event.Barrier) {
 	j.mu.Lock()
-	silent, tasks := j.silent, j.tasks()
+	silent, tasks, named := j.silent, j.tasks(), j.named
 	j.mu.Unlock()
 	for k, task := range tasks {
 		j.work.Go(func() {
@@ -78,10 +79,19 @@ func (j *fakeJob) Trigger(_ event.Task, b event.Barrier) {
 			if silent && k == 1 {
 				return // what it wrote is the garbage of a task that was lost
 			}
-			st := &metadata.SubtaskState{ManagedKeyed: &metadata.KeyGroupsHandle{Form: metadata.TagKeyGroups, Range: metadata.KeyGroupRange{Start: int32(4 * (k % 2)), Count: 4}, Offsets: make([]int64, 4), Delegate: h}}
-			j.c.Acknowledge(event.Ack{ID: b.ID, Task: task, State: []event.OperatorSubtask{{ID: task.Vertex, State: st}}})
+			if named != nil && k == 1 {
+				w.Abort(context.Background())
+				h = named
+			}
+			j.c.Acknowledge(fakeAck(b.ID, task, k, h))
 		})
 	}
+}
+
+// fakeAck is the acknowledgement of the task with number k.
+func fakeAck(id int64, t event.Task, k int, h metadata.StreamHandle) event.Ack {
+	st := &metadata.SubtaskState{ManagedKeyed: &metadata.KeyGroupsHandle{Form: metadata.TagKeyGroups, Range: metadata.KeyGroupRange{Start: int32(4 * (k % 2)), Count: 4}, Offsets: make([]int64, 4), Delegate: h}}
+	return event.Ack{ID: id, Task: t, State: []event.OperatorSubtask{{ID: t.Vertex, State: st}}}
 }
 
 func (j *fakeJob) NotifyComplete(t event.Task, id int64) {

@@ -116,7 +116,7 @@ type Core struct {
 
 	stopping  *Request // stop-with-savepoint under way or done
 	stopped   string   // the savepoint, once it is complete
-	resume    bool     // periodic checkpoints went on before it
+	resume    bool     // periodic checkpoints are to go on if it fails
 	failover  bool     // ActRestore is owed
 	inDoubt   bool     // a commit's outcome is unknown, or we are fenced
 	down      bool
@@ -215,6 +215,7 @@ func (c *Core) handle(ev *Event) {
 	case EvStart:
 		c.startPeriodic(ev.Delay)
 	case EvStop:
+		c.resume = false // nor do they begin again when the savepoint to stop with fails
 		c.stopPeriodic()
 	case EvTask:
 		c.taskChanged(ev)
@@ -309,7 +310,11 @@ func (c *Core) interval() int64 {
 }
 
 func (c *Core) startPeriodic(delay int64) {
-	if c.down || c.inDoubt || c.stopping != nil || c.opts.IntervalMillis == 0 || c.scheduling {
+	if c.down || c.inDoubt || c.opts.IntervalMillis == 0 || c.scheduling {
+		return
+	}
+	if c.stopping != nil { // they begin if the savepoint fails
+		c.resume = true
 		return
 	}
 	c.scheduling = true

@@ -42,7 +42,7 @@ func (c *Core) abort(p *pending, reason event.Reason, err error, by *event.Task)
 	if !c.inDoubt {
 		c.files.Update(func(reg *incremental.Registry) error {
 			if p.savepoint() {
-				reg.Discard(p.files)
+				reg.Discard(p.files, uploadedTo(p.dir)...)
 			} else {
 				reg.Abort(p.id)
 			}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/internal/javaio"
 	"github.com/tidemark/tidemark/metadata"
@@ -151,7 +152,20 @@ func (c *Core) discard(a *event.Ack) {
 	if len(files) == 0 {
 		return
 	}
-	c.files.Update(func(reg *incremental.Registry) error { reg.Discard(files); return nil })
+	c.files.Update(func(reg *incremental.Registry) error { reg.Discard(files, uploadedTo(dir)...); return nil })
+}
+
+// uploadedTo is the folder of a checkpoint or savepoint, for Registry.Discard; none
+// if it is not known.
+func uploadedTo(dir string) []blobstore.Location {
+	if dir == "" {
+		return nil
+	}
+	loc, err := blobstore.ParsePath(dir)
+	if err != nil {
+		return nil // its files stay: they are left to gc
+	}
+	return []blobstore.Location{loc}
 }
 
 func (c *Core) ackFiles(dir string, states []event.OperatorSubtask) []incremental.AckFile {

@@ -95,8 +95,11 @@ func (c *Coordinator) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.cleaner.Recover(ctx); err != nil {
-		// The journal protects from litter only.
+	switch err := c.cleaner.Recover(ctx); {
+	case errors.Is(err, incremental.ErrKeptUnknown):
+		return fmt.Errorf("the journal of the shared state registry: %w", err)
+	case err != nil:
+		// The rest of the journal protects from litter only.
 		c.log.Warn("the journal of files to be deleted cannot be read", "err", err)
 	}
 	if len(unreadable) > 0 || len(usable) != len(content.Retained) || first > c.content.NextID {
@@ -249,7 +252,7 @@ func (c *Coordinator) register(ctx context.Context, s *snapshot.Snapshot, k Comp
 	if err != nil {
 		return fmt.Errorf("checkpoint %d in %s: %w", k.ID, k.Path, err)
 	}
-	if r.Untrusted > 0 {
+	if r.Untrusted > 0 && k.Mode != Own { // those of an own one were told of when they were restored
 		c.log.Warn("files of the snapshot lie outside its folder and will never be deleted", "snapshot", k.Path, "files", r.Untrusted)
 	}
 	return nil

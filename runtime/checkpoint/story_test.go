@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/internal/javaio"
 	"github.com/tidemark/tidemark/metadata"
@@ -162,7 +163,9 @@ func (s *story) job(d *datadriven.TestData) {
 
 // newCore is a coordinator that begins with what the store has.
 func (s *story) newCore() {
-	s.reg = incremental.NewRegistry()
+	own, err := blobstore.Parse(storyDir)
+	require.NoError(s.t, err)
+	s.reg = incremental.NewRegistry(own)
 	next := int64(1)
 	for _, c := range s.stored {
 		_, err := s.reg.Restore(s.metas[c.ID], c.Path, c.Mode.Mode(), nil)
@@ -172,7 +175,6 @@ func (s *story) newCore() {
 	if s.core != nil {
 		next = s.core.reserved
 	}
-	var err error
 	s.core, err = NewCore(s.graph, s, s.opts, Start{NextID: next, Retained: s.stored})
 	require.NoError(s.t, err)
 	s.commit = nil
@@ -324,7 +326,11 @@ func (s *story) ack(id int64, task string, words []string) *event.Ack {
 		case "shared":
 			h := &metadata.IncrementalHandle{Form: metadata.TagIncremental, CheckpointID: id, Range: metadata.KeyGroupRange{Count: 1}, Meta: &metadata.ByteStreamHandle{Data: []byte("m")}}
 			for n := range strings.SplitSeq(v, ",") {
-				h.Shared = append(h.Shared, metadata.NamedHandle{Name: javaio.NewString(n), Handle: &metadata.FileHandle{Path: javaio.NewString(storyDir + "shared/" + n), Size: 100}})
+				path := storyDir + "shared/" + n
+				if strings.HasPrefix(n, "file:") { // of another job
+					path = n
+				}
+				h.Shared = append(h.Shared, metadata.NamedHandle{Name: javaio.NewString(n), Handle: &metadata.FileHandle{Path: javaio.NewString(path), Size: 100}})
 			}
 			st.ManagedKeyed = h
 			a.Metrics.BytesPersisted, a.Metrics.TotalBytes = 100, int64(100*len(h.Shared))

@@ -20,11 +20,13 @@ const (
 	bugCommitsEarly      // the sink commits when its snapshot is acknowledged
 	bugDropsPrepared     // the sink does not commit what a restored state has prepared
 	bugStaleBase         // an incremental snapshot builds on one that was not confirmed
+	bugForgetsClaims     // a restart does not know which files of a snapshot were claimed
 	bugs
 )
 
 var bugNames = [...]string{"none", "confirmed before metadata", "shared file deleted with a subsumed checkpoint", "late acknowledgement not discarded", "input not blocked",
 	"split lost with its reader", "store without fence", "stop not noted in the store", "gateway not closed", "IDs not reserved", "channel state lost",
-	"state of one old subtask only", "commit at acknowledgement", "prepared transactions dropped at a restore", "base not confirmed"}
+	"state of one old subtask only", "commit at acknowledgement", "prepared transactions dropped at a restore", "base not confirmed",
+	"claimed files forgotten"}
 
 func (b bug) String() string { return bugNames[b] }

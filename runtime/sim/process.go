@@ -51,7 +51,7 @@ func (p *process) Update(f func(*incremental.Registry) error) error { return f(p
 
 // startProcess begins a life: it takes the store over and starts the job.
 func (w *world) startProcess() {
-	p := &process{w: w, reg: incremental.NewRegistry(), timers: map[timerKey]int{}, broken: map[int]bool{}, degrees: w.drawDegrees()}
+	p := &process{w: w, reg: incremental.NewRegistry(location("file:/ckp")), timers: map[timerKey]int{}, broken: map[int]bool{}, degrees: w.drawDegrees()}
 	w.res.Coordinators++
 	p.number = w.res.Coordinators
 	if old := w.proc; old != nil && old.degrees != p.degrees {
@@ -83,6 +83,7 @@ func (w *world) startProcess() {
 		w.fail("%v", err)
 		return
 	}
+	w.store.recoverClaims(p.reg)
 	opts := checkpoint.Options{IntervalMillis: 40, MinPauseMillis: int64(w.cfg.Seed % 3 * 10), TimeoutMillis: 200, MaxConcurrent: w.cfg.Concurrent, Retained: w.cfg.Retained,
 		TolerableFailures: -1, Alignment: w.cfg.Alignment, AlignedTimeoutMillis: w.cfg.AlignedMs, ReserveIDs: 4}
 	core, err := checkpoint.NewCore(p.graph, p, opts, checkpoint.Start{NextID: w.store.content.NextID, Retained: w.store.content.Retained})

@@ -32,6 +32,17 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// TestFoundSeeds runs those that found a mistake after millions of others had not.
+func TestFoundSeeds(t *testing.T) {
+	for _, seed := range []uint64{
+		22013918, // a late acknowledgement named a file of a snapshot that was not claimed, and it was deleted
+		20007112, // periodic checkpoints that were stopped went on when the savepoint to stop with failed
+	} {
+		_, err := Run(Of(seed))
+		require.NoError(t, err)
+	}
+}
+
 // TestBackends runs jobs whose counters have real backends.
 func TestBackends(t *testing.T) {
 	for _, b := range []struct {

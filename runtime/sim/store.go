@@ -30,11 +30,19 @@ type store struct {
 	ids    map[int64]bool // that were ever begun
 	// claimed savepoints are the job's to delete.
 	claimed map[string]bool
+	// claims are their files, as the registry's journal has them.
+	claims []claim
 
 	content checkpoint.Content
 	owner   int           // number of the coordinator that took over last
 	commits map[int64]int // by ID: how often the store was told
 	lastID  int64         // highest committed
+}
+
+// claim is a file of a snapshot that was claimed.
+type claim struct {
+	at     blobstore.Location
+	isMeta bool
 }
 
 type file struct {
@@ -196,7 +204,7 @@ func (s *store) leaks(coordinator int) (leaked []string, left int) {
 	for name, f := range s.files {
 		switch {
 		case needed[name]:
-		case f.heard == coordinator:
+		case f.heard == coordinator || s.claimed[dirOf(name)+"/_metadata"]:
 			leaked = append(leaked, name)
 		default:
 			left++
@@ -205,8 +213,8 @@ func (s *store) leaks(coordinator int) (leaked []string, left int) {
 	for name := range s.metas {
 		kept := slices.ContainsFunc(s.content.Retained, func(c checkpoint.Completed) bool { return c.Path == name })
 		switch {
-		case kept || strings.Contains(name, "savepoint"):
-		case s.writer[name] == coordinator:
+		case kept || strings.Contains(name, "savepoint") && !s.claimed[name]:
+		case s.writer[name] == coordinator || s.claimed[name]:
 			leaked = append(leaked, name)
 		default:
 			left++
@@ -308,6 +316,39 @@ func (s *store) sweep(reg *incremental.Registry) error {
 		files = append(files, fileHandle(name))
 	}
 	return checkpoint.Sweep(reg, orphans, files)
+}
+
+// recoverClaims is what Cleaner.Recover and Cleaner.Claimed do with the files of
+// snapshots that were claimed: the registry hears of them in each life, until they are
+// gone.
+func (s *store) recoverClaims(reg *incremental.Registry) {
+	if s.w.cfg.bug == bugForgetsClaims {
+		return
+	}
+	var metas, files []blobstore.Location
+	left := s.claims[:0]
+	for _, c := range s.claims {
+		name := "file:/" + c.at.Path
+		switch {
+		case s.metas[name] == nil && s.files[name] == nil:
+			continue
+		case c.isMeta:
+			metas = append(metas, c.at)
+		default:
+			files = append(files, c.at)
+		}
+		left = append(left, c)
+	}
+	s.claims = left
+	reg.Recover(metas, files)
+	for _, c := range s.content.Retained {
+		if c.Mode != checkpoint.Claimed || slices.ContainsFunc(s.claims, func(o claim) bool { return o.at.Same(location(c.Path)) }) {
+			continue
+		}
+		for at, isMeta := range reg.ClaimedFiles(c.ID) {
+			s.claims = append(s.claims, claim{at, isMeta})
+		}
+	}
 }
 
 func dirOf(name string) string { return name[:strings.LastIndexByte(name, '/')] }
