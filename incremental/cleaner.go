@@ -43,9 +43,6 @@ type CleanerOptions struct {
 	MinBackoff, MaxBackoff time.Duration
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// Allowed is asked before deletions; an error, which Clean returns, holds them up:
-	// Fence.Check. Nil allows all.
-	Allowed func(context.Context) error
 	// Failed is told each deletion that failed, and, with an empty Deletion, each
 	// failure of the journal. It must not call the Cleaner.
 	Failed func(Deletion, error)
@@ -159,8 +156,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 }
 
 // Clean deletes all that is due now and tells how much is left: what failed, and
-// what has to wait for its next try. The error is that of ctx, of the journal or of
-// CleanerOptions.Allowed.
+// what has to wait for its next try. The error is that of ctx or of the journal.
 func (c *Cleaner) Clean(ctx context.Context) (left int, err error) {
 	if err := ctx.Err(); err != nil {
 		return c.unfinished(), err
@@ -172,11 +168,6 @@ func (c *Cleaner) Clean(ctx context.Context) (left int, err error) {
 		return c.unfinished(), ctx.Err()
 	}
 	for ctx.Err() == nil {
-		if c.opts.Allowed != nil {
-			if err := c.opts.Allowed(ctx); err != nil {
-				return c.unfinished(), err
-			}
-		}
 		err = c.writeJournal(ctx, false)
 		c.mu.Lock()
 		batch := c.reg.Take(c.opts.Now(), c.opts.Workers*c.opts.Batch)

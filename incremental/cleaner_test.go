@@ -246,20 +246,6 @@ func TestCleanerFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-// A coordinator that has lost the fence deletes nothing.
-func TestCleanerAsksTheFence(t *testing.T) {
-	s := blobstore.NewMem()
-	fence, err := incremental.TakeFence(t.Context(), s, "ckp/job/fence", nil)
-	require.NoError(t, err)
-	c := incremental.NewCleaner(subsumed(t, s, 2), one{s}, &incremental.CleanerOptions{Allowed: fence.Check})
-	_, err = incremental.TakeFence(t.Context(), s, "ckp/job/fence", nil)
-	require.NoError(t, err)
-	left, err := c.Clean(t.Context())
-	require.ErrorIs(t, err, incremental.ErrFenced)
-	require.Equal(t, 1, left, "its metadata, and then the files")
-	require.Len(t, names(t, s, "ckp/job/shared"), 2)
-}
-
 // A claimed snapshot that lies elsewhere is deleted in the end, although the process
 // died before the journal had what was to be deleted.
 func TestClaimedSurvivesRestart(t *testing.T) {

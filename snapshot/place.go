@@ -285,7 +285,7 @@ func shown(s string) string {
 
 // isBookkeeping says that a name is one of those under which a job of our runtime
 // keeps what is no part of a snapshot and no garbage either: the log of completed
-// checkpoints (runtime/checkpoint.LogStore), its fence, and the journal of the shared state
+// checkpoints (runtime/checkpoint.LogStore) and the journal of the shared state
 // registry (incremental.Cleaner). Nobody's snapshot names them, and a job that
 // loses its log does not know its checkpoints any more.
 func isBookkeeping(name string) bool {
@@ -295,8 +295,6 @@ func isBookkeeping(name string) bool {
 		return len(base) == 19 && strings.Trim(base, "0123456789") == ""
 	case "registry":
 		return strings.HasPrefix(base, "pending-") || strings.HasPrefix(base, "kept-")
-	case "fence": // incremental.Fence
-		return strings.HasPrefix(base, "epoch-") || strings.HasPrefix(base, "ids-")
 	}
 	return false
 }
