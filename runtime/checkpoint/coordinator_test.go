@@ -341,10 +341,17 @@ func TestCoordinatorFaults(t *testing.T) {
 			}
 			j.run(t)
 			var last Result
+			completed := 0
 			for range 3 {
 				if r, err := j.c.Trigger(t.Context(), event.Checkpoint, event.None, ""); err == nil {
 					last = r
+					completed++
 				}
+			}
+			if !faults.Fired() && completed < 3 { // one has expired on a busy computer
+				stop()
+				n--
+				continue
 			}
 			fatal := false
 			j.mu.Lock()
