@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -156,10 +154,24 @@ func TestCopyFaults(t *testing.T) {
 	}
 }
 
-// A process that copies is killed at some moment, and another completes its work.
+// A process that copies is killed at a store call, or a few later, and another completes
+// its work: what is there is not copied again. The last one is killed when _metadata is all
+// that is missing.
 func TestCopyKilled(t *testing.T) {
-	if dir := os.Getenv("TIDEMARK_TEST_COPY"); dir != "" { // the process to be killed
-		copyInFolder(t, dir)
+	plan := func(f *fixture, to string) *CopyPlan {
+		s, err := Open(t.Context(), f.pool, f.loc("ckp/"+jobA+"/chk-1"), nil)
+		require.NoError(t, err)
+		p, err := PlanCopy(t.Context(), s, f.loc(to), nil)
+		require.NoError(t, err)
+		return p
+	}
+	copied := func(f *fixture, to string) {
+		v, err := plan(f, to).Apply(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, codes(v))
+	}
+	if f := toBeKilled(t); f != nil {
+		copied(f, "to")
 		return
 	}
 	dir := t.TempDir()
@@ -172,49 +184,42 @@ func TestCopyKilled(t *testing.T) {
 	}
 	f.put("ckp/"+jobA+"/chk-1/own", 10)
 	f.write("ckp/"+jobA+"/chk-1", newCheckpoint(1, relative("own", 10), shared...))
-	killed, resumed := 0, false
-	for round := 0; killed < 6; round++ {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestCopyKilled$")
-		cmd.Env = append(os.Environ(), "TIDEMARK_TEST_COPY="+dir)
-		require.NoError(t, cmd.Start())
-		// It is killed once it has copied some files.
-		for {
-			entries, _ := os.ReadDir(filepath.Join(dir, "to"))
-			if len(entries) >= 3+5*killed {
-				break
-			}
-			time.Sleep(100 * time.Microsecond)
+	count := blobstore.NewFaults()
+	pool := blobstore.NewPool(nil, count.Wrap)
+	copied(&fixture{t, pool, f.root}, "whole")
+	require.NoError(t, pool.Close())
+	random := killRandom(t)
+	for round := range 7 {
+		if round%2 == 0 {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "to")))
 		}
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		killed++
+		if round < 6 {
+			killAt(t, dir, killPoint{Nth: 1 + random.IntN(count.Calls()), Wait: random.IntN(2) == 0})
+		} else {
+			require.True(t, killAt(t, dir, killPoint{Nth: 1, Op: "create", Suffix: "/to/_metadata", Wait: true}))
+		}
 		if s, err := Open(t.Context(), f.pool, f.loc("to"), nil); err == nil {
 			r, err := Check(t.Context(), s, nil)
 			require.NoError(t, err)
 			require.Empty(t, r.Reason)
+		} else {
+			require.ErrorIs(t, err, ErrNoSnapshot)
+		}
+		p, present := plan(f, "to"), 0
+		for _, file := range p.Files {
+			if file.Present {
+				present++
+			}
+			_, err := os.Stat(filepath.Join(dir, "to", file.Name))
+			require.Equal(t, err == nil, file.Present, "what was copied before is not copied again")
+		}
+		t.Logf("killed with %d files there", present)
+		if round == 6 {
+			require.Len(t, p.Files, present)
+			require.False(t, p.Done)
 		}
 	}
-	s, err := Open(t.Context(), f.pool, f.loc("ckp/"+jobA+"/chk-1"), nil)
-	require.NoError(t, err)
-	p, err := PlanCopy(t.Context(), s, f.loc("to"), nil)
-	require.NoError(t, err)
-	for _, file := range p.Files {
-		resumed = resumed || file.Present
-	}
-	require.True(t, resumed, "what was copied before is not copied again")
-	v, err := p.Apply(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, codes(v))
-}
-
-func copyInFolder(t *testing.T, dir string) {
-	f := &fixture{t, testPool(t), parse(t, "file://"+dir)}
-	s, err := Open(t.Context(), f.pool, f.loc("ckp/"+jobA+"/chk-1"), nil)
-	require.NoError(t, err)
-	p, err := PlanCopy(t.Context(), s, f.loc("to"), nil)
-	require.NoError(t, err)
-	_, err = p.Apply(t.Context())
-	require.NoError(t, err)
+	copied(f, "to")
 }
 
 func TestCopyCancelled(t *testing.T) {
