@@ -23,9 +23,10 @@ type attempts struct {
 	final  error // not nil: given up
 }
 
+var firstPause = 50 * time.Millisecond // constant but for tests
+
 const (
-	firstPause = 50 * time.Millisecond
-	maxPause   = 2 * time.Second
+	maxPause = 2 * time.Second
 	// A client may have asked all the datanodes that have a block already.
 	dataTries = 3
 )

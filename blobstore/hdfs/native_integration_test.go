@@ -264,7 +264,7 @@ func TestDatanodeHangs(t *testing.T) {
 			})
 			t.Logf("%s: write gives up after %s", name, took)
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			soon(t, 1300*time.Millisecond, func() {
+			soon(t, 10*time.Second, func() {
 				_, err := get(ctx, s, dir+"/x")
 				require.ErrorIs(t, err, context.DeadlineExceeded, name)
 			})
@@ -421,7 +421,7 @@ func TestNamenodeRestart(t *testing.T) {
 		begin(s, "large", large, 2<<20)
 		begin(unkept, "large-unkept", large, 2<<20)
 		begin(unkept, "small-unkept", small, 50_000)
-		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == len(all) }, 10*time.Second, 20*time.Millisecond, "their files are there")
+		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == len(all) }, time.Minute, 20*time.Millisecond, "their files are there")
 		for range 4 { // of these nobody knows how far they have come
 			begin(s, "empty", small, 0)
 			begin(s, "racing", small, len(small))
@@ -473,7 +473,7 @@ func TestNamenodeRestart(t *testing.T) {
 			require.NoError(t, u.err)
 			requireObject(t, s, u.name, u.data)
 		}
-		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == 0 }, 10*time.Second, 100*time.Millisecond, "nothing is left")
+		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == 0 }, time.Minute, 100*time.Millisecond, "nothing is left")
 	})
 }
 
@@ -650,7 +650,7 @@ func TestDirectoryVanishesDuringWrite(t *testing.T) {
 		require.NoError(t, err)
 		_, err = w.Write([]byte("x"))
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == 1 }, 10*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == 1 }, time.Minute, 20*time.Millisecond)
 		require.NoError(t, c.plainClient(t, "hdfs").RemoveAll("/"+dir+"/sub"))
 		err = w.Commit()
 		require.Error(t, err)
@@ -671,7 +671,7 @@ func TestLeaseIsTaken(t *testing.T) {
 		data := pattern(500_000, 9)
 		_, err = w.Write(data[:200_000])
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == 1 }, 10*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == 1 }, time.Minute, 20*time.Millisecond)
 		c.do(t, "recover-lease %s", w.(*writer).temp)
 		time.Sleep(300 * time.Millisecond)
 		_, err = w.Write(data[200_000:])
@@ -717,6 +717,8 @@ func TestCrashedWriter(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		_, err = out.Read(make([]byte, 1)) // it has written
 		require.NoError(t, err)
+		// WebHDFS: the datanode makes the file a moment later.
+		require.Eventually(t, func() bool { return len(temporaries(t, s, dir)) == 1 }, time.Minute, 20*time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
 		cmd.Wait()
 		left := temporaries(t, s, dir)
@@ -781,7 +783,6 @@ func TestChild(t *testing.T) {
 		require.NoError(t, err)
 		_, err = w.Write(pattern(200_000, 1))
 		require.NoError(t, err)
-		time.Sleep(300 * time.Millisecond) // WebHDFS: until the datanode has made the file
 		fmt.Println("written")
 		select {}
 	case "race":

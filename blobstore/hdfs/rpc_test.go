@@ -138,7 +138,7 @@ func remoteAnswer(c fakeCall, class string) []byte {
 
 func openFake(t testing.TB, authority string, config ...string) *store {
 	t.Setenv("HADOOP_CONF_DIR", "")
-	opts := &blobstore.Options{Config: map[string]string{KeyRetryMillis: "1000", "ipc.client.rpc-timeout.ms": "300"}}
+	opts := &blobstore.Options{Config: map[string]string{KeyRetryMillis: "1000", "ipc.client.rpc-timeout.ms": "60000"}}
 	for i := 0; i < len(config); i += 2 {
 		opts.Config[config[i]] = config[i+1]
 	}
@@ -202,12 +202,12 @@ func TestRPCIdleConnectionClosed(t *testing.T) {
 		}
 		return fileAnswer(c)
 	})
+	defer func(d time.Duration) { firstPause = d }(firstPause)
+	firstPause = time.Hour // more than is left for another try
 	s := openFake(t, f.addr)
 	for range 2 {
-		start := time.Now()
 		_, err := s.Stat(t.Context(), "x")
-		require.NoError(t, err)
-		require.Less(t, time.Since(start), firstPause, "without a pause")
+		require.NoError(t, err, "without a pause")
 	}
 }
 
@@ -218,7 +218,7 @@ func TestRPCFailures(t *testing.T) {
 		is     error
 		once   bool
 	}{
-		"silent":               {func(fakeCall) []byte { return []byte{} }, "no progress for 300ms", blobstore.ErrTemporary, false},
+		"silent":               {func(fakeCall) []byte { return []byte{} }, "no progress for 100ms", blobstore.ErrTemporary, false},
 		"closes":               {func(fakeCall) []byte { return nil }, "EOF", blobstore.ErrTemporary, false},
 		"standby":              {func(c fakeCall) []byte { return remoteAnswer(c, "ipc.StandbyException") }, "StandbyException", blobstore.ErrTemporary, false},
 		"starting":             {func(c fakeCall) []byte { return remoteAnswer(c, "ipc.RetriableException") }, "RetriableException", blobstore.ErrTemporary, false},
@@ -230,14 +230,18 @@ func TestRPCFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeNamenode(t, func(call fakeCall, _ int) []byte { return c.answer(call) })
-			s := openFake(t, f.addr)
+			var config []string
+			if name == "silent" {
+				config = []string{"ipc.client.rpc-timeout.ms", "100"}
+			}
+			s := openFake(t, f.addr, config...)
 			start := time.Now()
 			_, err := s.Stat(t.Context(), "x")
 			require.ErrorContains(t, err, c.want)
 			if c.is != nil {
 				require.ErrorIs(t, err, c.is)
 			}
-			require.Less(t, time.Since(start), 3*time.Second)
+			require.Less(t, time.Since(start), time.Minute)
 			if c.once {
 				require.Len(t, f.seen(), 1)
 			} else {
@@ -249,13 +253,13 @@ func TestRPCFailures(t *testing.T) {
 
 func TestRPCCancel(t *testing.T) {
 	f := newFakeNamenode(t, func(fakeCall, int) []byte { return []byte{} })
-	s := openFake(t, f.addr, "ipc.client.rpc-timeout.ms", "60000")
+	s := openFake(t, f.addr, "ipc.client.rpc-timeout.ms", "600000")
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	start := time.Now()
 	_, err := s.Stat(ctx, "x")
 	require.ErrorIs(t, err, context.Canceled)
-	require.Less(t, time.Since(start), time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 	_, err = s.Stat(ctx, "x")
 	require.ErrorIs(t, err, context.Canceled)
 }

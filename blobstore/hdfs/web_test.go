@@ -523,7 +523,7 @@ func TestWebHangingNamenode(t *testing.T) {
 	_, err = s.Stat(t.Context(), "x")
 	require.ErrorIs(t, err, blobstore.ErrTemporary)
 	require.ErrorContains(t, err, "no progress for 200ms")
-	require.Less(t, time.Since(start), 3*time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = s.Stat(ctx, "x")

@@ -56,16 +56,23 @@ func TestWebUploadLosesTheNamenode(t *testing.T) {
 					t.Parallel()
 					f := newFakeWeb(t)
 					var temps []string
+					removals := map[string]int{} // of files that come later: after the first
 					visible := false
 					f.before = func(w http.ResponseWriter, r *http.Request, op string, toNamenode bool) bool {
 						f.mu.Lock()
 						defer f.mu.Unlock()
 						_, there := f.files["/d/x"]
 						visible = visible || there && op != "GETFILESTATUS"
+						temp := strings.TrimPrefix(r.URL.Path, "/webhdfs/v1")
+						appear := func() { f.files[temp] = fakeFile{int64(50 + len(temps)), []byte(left)} }
+						if n, later := removals[temp]; later && op == "DELETE" {
+							if removals[temp]++; n == 1 {
+								appear()
+							}
+						}
 						if toNamenode || op != "CREATE" {
 							return false
 						}
-						temp := strings.TrimPrefix(r.URL.Path, "/webhdfs/v1")
 						temps = append(temps, temp)
 						if len(temps) > failures {
 							return false
@@ -73,15 +80,10 @@ func TestWebUploadLosesTheNamenode(t *testing.T) {
 						f.mu.Unlock()
 						io.Copy(io.Discard, r.Body)
 						f.mu.Lock()
-						appear := func() { f.files[temp] = fakeFile{int64(50 + len(temps)), []byte(left)} }
 						switch left {
 						case "":
 						case "later":
-							time.AfterFunc(40*time.Millisecond, func() {
-								f.mu.Lock()
-								defer f.mu.Unlock()
-								appear()
-							})
+							removals[temp] = 0
 						default:
 							appear()
 						}
@@ -93,11 +95,12 @@ func TestWebUploadLosesTheNamenode(t *testing.T) {
 						config = append(config, KeyReplayBytes, "3")
 					}
 					err := putWeb(t.Context(), f.openHere(t, config...), "d/x", content, false)
-					if state == "made later" {
-						time.Sleep(60 * time.Millisecond)
-					}
 					f.mu.Lock()
 					defer f.mu.Unlock()
+					require.Equal(t, state == "made later", len(removals) > 0)
+					for temp, n := range removals {
+						require.Greater(t, n, 1, "%s was made and removed", temp)
+					}
 					require.False(t, visible, "it was seen before it was complete")
 					if !kept {
 						require.ErrorIs(t, err, blobstore.ErrTemporary)

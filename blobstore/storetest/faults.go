@@ -102,6 +102,10 @@ func (e *env) within(limit time.Duration, what string, g func() error) error {
 	}
 }
 
+// promptly bounds what should end at once. Drivers wait longer for servers that do not
+// answer, and a busy machine may stand still for seconds.
+const promptly = 10 * time.Second
+
 func readAll(ctx context.Context, s blobstore.Store, name string) ([]byte, error) {
 	r, err := s.Open(ctx, name)
 	if err != nil {
@@ -151,9 +155,9 @@ func testStalledRead(e *env, f *FaultEnv) {
 	defer cancel()
 	var cancelled time.Time
 	time.AfterFunc(1500*time.Millisecond, func() { cancelled = time.Now(); cancel() })
-	err := e.within(10*time.Second, "stalled read", func() error { _, err := readAll(ctx, e, "x"); return err })
+	err := e.within(1500*time.Millisecond+promptly, "stalled read", func() error { _, err := readAll(ctx, e, "x"); return err })
 	e.fails(err, context.Canceled)
-	require.Less(e.T, time.Since(cancelled), time.Second, "a stalled read ends when it is cancelled")
+	require.Less(e.T, time.Since(cancelled), promptly, "a stalled read ends when it is cancelled")
 	f.heal()
 	e.requireObject("x", data)
 }
@@ -285,7 +289,7 @@ func testBlackhole(e *env, f *FaultEnv) {
 			} else {
 				time.AfterFunc(500*time.Millisecond, cancel)
 			}
-			err := e.within(1500*time.Millisecond, what+" until "+how, operations(ctx, e.Store)[what])
+			err := e.within(500*time.Millisecond+promptly, what+" until "+how, operations(ctx, e.Store)[what])
 			cancel()
 			require.ErrorIs(e.T, err, want, what)
 		}
