@@ -211,7 +211,7 @@ func TestCleanerRunEnds(t *testing.T) {
 		if hang {
 			<-entered
 		} else {
-			require.Eventually(t, func() bool { return len(names(t, s, "")) == 0 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(names(t, s, "")) == 0 }, time.Minute, time.Millisecond)
 		}
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)

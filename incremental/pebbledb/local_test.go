@@ -368,7 +368,7 @@ func TestCancel(t *testing.T) {
 	begun := time.Now()
 	_, err = Restore(ctx, p, "/b", []Source{hang}, &Options{KeyGroups: allGroups, FS: fs})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(begun), time.Second)
+	require.Less(t, time.Since(begun), time.Minute)
 	// A database whose tables do not come closes at once.
 	hang.Open = func(ctx context.Context, h metadata.StreamHandle) (sst.Source, error) {
 		src, err := o.open(ctx, h)
@@ -392,8 +392,7 @@ func TestCancel(t *testing.T) {
 	go func() { closed <- r.Close() }()
 	require.Error(t, <-read)
 	require.NoError(t, <-closed)
-	require.Less(t, time.Since(begun), time.Second)
-
+	require.Less(t, time.Since(begun), time.Minute)
 }
 
 // hanging answers when the context ends.

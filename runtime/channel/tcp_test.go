@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // soon bounds waits of tests that should end at once.
-const soon = 10 * time.Second
+const soon = time.Minute
 
 // poll waits for the next thing of a gate.
 func poll(t testing.TB, g *Gate) (Item, error) {

@@ -263,7 +263,7 @@ func TestCoordinatorOverRealFiles(t *testing.T) {
 	j.silent = true
 	j.mu.Unlock()
 	go j.c.Trigger(context.Background(), event.Checkpoint, event.None, "")
-	require.Eventually(t, func() bool { return len(objects(t, store)) >= 10 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(objects(t, store)) >= 10 }, time.Minute, time.Millisecond)
 	stop()
 
 	second2 := newFakeJob(t)

@@ -86,7 +86,7 @@ func TestLitter(t *testing.T) {
 		_, err := j.c.Trigger(context.Background(), event.Checkpoint, event.None, "")
 		pending <- err
 	}()
-	require.Eventually(t, func() bool { return inShared() > before }, 10*time.Second, time.Millisecond, "the file that is not acknowledged")
+	require.Eventually(t, func() bool { return inShared() > before }, time.Minute, time.Millisecond, "the file that is not acknowledged")
 	close(open)
 	var id int64
 	require.Eventually(t, func() bool {
@@ -97,7 +97,7 @@ func TestLitter(t *testing.T) {
 			}
 		}))
 		return found == 2
-	}, 10*time.Second, time.Millisecond, "the litter, and what is not acknowledged")
+	}, time.Minute, time.Millisecond, "the litter, and what is not acknowledged")
 	for _, name := range litter {
 		require.FileExists(t, name)
 	}
@@ -118,7 +118,7 @@ func TestLitter(t *testing.T) {
 			}
 		}
 		return inShared() == 1
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	s, err := j.c.open(t.Context(), r.Path)
 	require.NoError(t, err)
 	report, err := snapshot.Check(t.Context(), s, nil)

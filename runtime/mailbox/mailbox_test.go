@@ -27,7 +27,7 @@ func result(t *testing.T, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the mailbox does not end")
 		return nil
 	}
@@ -162,7 +162,7 @@ func TestCancellation(t *testing.T) {
 			<-entered
 			cancel(reason)
 			if name == "yielding" { // it waits with a context of its own
-				require.Eventually(t, m.HasMail, 10*time.Second, time.Millisecond) // the interrupt
+				require.Eventually(t, m.HasMail, time.Minute, time.Millisecond) // the interrupt
 				require.NoError(t, m.Put(Mail{Run: func() error { return nil }}))
 			}
 			require.ErrorIs(t, result(t, done), reason)
