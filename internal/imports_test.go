@@ -19,6 +19,7 @@ const module = "github.com/tidemark/tidemark/"
 var allowed = map[string][]string{
 	"internal/damage":          {},
 	"internal/javaio":          {},
+	"internal/killtest":        {},
 	"internal/bench":           {"*"},
 	"internal/flinkverify":     {"*"},
 	"serializer":               {"internal/javaio"},

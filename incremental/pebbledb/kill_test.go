@@ -1,7 +1,6 @@
 package pebbledb
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,10 +8,8 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +19,7 @@ import (
 
 	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/internal/javaio"
+	"github.com/tidemark/tidemark/internal/killtest"
 	"github.com/tidemark/tidemark/metadata"
 )
 
@@ -33,59 +31,9 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		kills = 3
 	}
-	if s := os.Getenv("TIDEMARK_KILLS"); s != "" {
-		n, err := strconv.Atoi(s)
-		require.NoError(t, err)
-		kills = n
-	}
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "store"), 0o755))
-	last, restored := 0, 0
-	for range kills {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledChild$", "-test.v")
-		cmd.Env = append(os.Environ(), "TIDEMARK_KILL_DIR="+dir)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		cmd.Stderr = os.Stderr
-		require.NoError(t, cmd.Start())
-		lines := make(chan string, 1024)
-		go func() {
-			defer close(lines)
-			for s := bufio.NewScanner(out); s.Scan(); {
-				lines <- s.Text()
-			}
-		}()
-		// The moment is counted from the first line of the child, so that it is not
-		// always that of the start of a process; or, at times, from the start.
-		var all []string
-		if rand.IntN(8) > 0 {
-			all = append(all, <-lines)
-		}
-		time.Sleep(time.Duration(rand.IntN(280)) * time.Millisecond)
-		require.NoError(t, cmd.Process.Kill())
-		for l := range lines {
-			all = append(all, l)
-		}
-		err = cmd.Wait()
-		text := strings.Join(all, "\n")
-		var exit *exec.ExitError
-		require.ErrorAs(t, err, &exit, text)
-		require.Equal(t, -1, exit.ExitCode(), "the child ended by itself: %s", text)
-		require.NotContains(t, text, "FAIL")
-		for _, l := range all {
-			if n, ok := strings.CutPrefix(l, "committed "); ok {
-				last, _ = strconv.Atoi(n)
-			}
-			if n, ok := strings.CutPrefix(l, "restored "); ok {
-				restored++
-				got, err := strconv.Atoi(n)
-				require.NoError(t, err)
-				require.GreaterOrEqual(t, got, last, "a committed checkpoint is lost")
-			}
-		}
-	}
-	require.Positive(t, restored, "no child came as far as a restore")
-	t.Logf("%d kills, %d restores, %d steps survived", kills, restored, last)
+	killtest.Kill(t, "TestKilledChild", dir, kills, 150*time.Millisecond)
 }
 
 // latest is what the child commits: Flink's _metadata, in short.
@@ -107,10 +55,7 @@ type latestFile struct {
 }
 
 func TestKilledChild(t *testing.T) {
-	dir := os.Getenv("TIDEMARK_KILL_DIR")
-	if dir == "" {
-		t.Skip("is a part of TestKill")
-	}
+	dir := killtest.Dir(t)
 	fmt.Println("started")
 	p := NewProcess(&ProcessOptions{MemoryBytes: 32 << 20})
 	at := filepath.Join(dir, "latest")

@@ -1,12 +1,10 @@
 package lsm_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental/pebbledb"
+	"github.com/tidemark/tidemark/internal/killtest"
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/metadata"
@@ -30,58 +29,7 @@ import (
 // goes on from there at another parallelism, with what the killed one left on the local
 // disk. TIDEMARK_KILLS is how often; 5 by default.
 func TestKill(t *testing.T) {
-	kills := 5
-	if s := os.Getenv("TIDEMARK_KILLS"); s != "" {
-		n, err := strconv.Atoi(s)
-		require.NoError(t, err)
-		kills = n
-	}
-	dir := t.TempDir()
-	last, restored := 0, 0
-	for range kills {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledChild$", "-test.v")
-		cmd.Env = append(os.Environ(), "TIDEMARK_KILL_DIR="+dir)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		cmd.Stderr = os.Stderr
-		require.NoError(t, cmd.Start())
-		lines := make(chan string, 1024)
-		go func() {
-			defer close(lines)
-			for s := bufio.NewScanner(out); s.Scan(); {
-				lines <- s.Text()
-			}
-		}()
-		// Counted from what the child says, so that slow starts are not all that is killed.
-		var all []string
-		for range rand.IntN(6) {
-			all = append(all, <-lines)
-		}
-		time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
-		require.NoError(t, cmd.Process.Kill())
-		for l := range lines {
-			all = append(all, l)
-		}
-		err = cmd.Wait()
-		text := strings.Join(all, "\n")
-		var exit *exec.ExitError
-		require.ErrorAs(t, err, &exit, text)
-		require.Equal(t, -1, exit.ExitCode(), "the child ended by itself: %s", text)
-		require.NotContains(t, text, "FAIL")
-		for _, l := range all {
-			if n, ok := strings.CutPrefix(l, "committed "); ok {
-				last, _ = strconv.Atoi(n)
-			}
-			if n, ok := strings.CutPrefix(l, "restored "); ok {
-				restored++
-				got, err := strconv.Atoi(n)
-				require.NoError(t, err)
-				require.GreaterOrEqual(t, got, last, "a committed checkpoint is lost")
-			}
-		}
-	}
-	t.Logf("%d kills, %d restores, %d steps survived", kills, restored, last)
-	require.True(t, restored > 0 || kills < 20, "no child came as far as a restore")
+	killtest.Kill(t, "TestKilledChild", t.TempDir(), 5, 150*time.Millisecond)
 }
 
 const killKeys = 2000
@@ -104,10 +52,7 @@ func killStep(n int64, f func(k int64)) {
 }
 
 func TestKilledChild(t *testing.T) {
-	dir := os.Getenv("TIDEMARK_KILL_DIR")
-	if dir == "" {
-		t.Skip("is a part of TestKill")
-	}
+	dir := killtest.Dir(t)
 	fmt.Println("started")
 	ctx := t.Context()
 	p := lsm.NewProcess(&lsm.ProcessOptions{MemoryBytes: 2 << 20})
