@@ -182,20 +182,27 @@ func stop(t *testing.T, e *runtime.Execution, typ event.SnapshotType, dir string
 func TestStopWithSavepoint(t *testing.T) {
 	for _, typ := range []event.SnapshotType{event.SavepointCanonical, event.SavepointNative} {
 		t.Run(typ.String(), func(t *testing.T) {
+			// So slow, and with so little in flight, that it would take far longer to end.
 			const n, keys = 100_000, 200
 			dir, to := "file://"+filepath.ToSlash(t.TempDir()), t.TempDir()
+			var seen atomic.Int64
+			some := make(chan struct{})
 			slow := func(v int64) error {
-				if v%64 == 0 {
+				if seen.Add(1) == 500 {
+					close(some)
+				}
+				if v%4 == 0 {
 					time.Sleep(time.Millisecond)
 				}
 				return nil
 			}
 			opts := func(restore string) *runtime.Options {
-				return &runtime.Options{Checkpoints: dir, Interval: 20 * time.Millisecond, Restore: restore, TolerableFailures: 1000, Restart: runtime.NoRestart()}
+				return &runtime.Options{Checkpoints: dir, Interval: 20 * time.Millisecond, Restore: restore, TolerableFailures: 1000, Restart: runtime.NoRestart(),
+					BufferSize: 1 << 10, BuffersPerChannel: 2}
 			}
 			e, err := runtime.Start(t.Context(), copyJob(n, keys, 2, to, slow), opts(""))
 			require.NoError(t, err)
-			time.Sleep(40 * time.Millisecond)
+			<-some
 			r := stop(t, e, typ, dir, false)
 			require.Equal(t, runtime.Finished, e.Status())
 			require.NotEmpty(t, r.Path)
