@@ -49,18 +49,29 @@ func FuzzOptions(f *testing.F) {
 	})
 }
 
-// TestFlippedOptions flips a bit in each byte of OPTIONS files. What is not found is a digit of
-// a number of the database or the name of its host or path: these are told by
+// TestFlippedOptions flips a bit in each byte of OPTIONS files; of a line that is there again,
+// for another column family or in another version's file, in one byte. What is not found is
+// a digit of a number of the database or the name of its host or path: these are told by
 // the file of another subtask, but for the path.
 func TestFlippedOptions(t *testing.T) {
+	seen := map[string]bool{} // lines
 	for _, p := range committedOptions(t) {
 		data, err := os.ReadFile(p)
 		require.NoError(t, err)
+		choose := map[int]bool{}
+		at := 0
+		for line := range bytes.Lines(data) {
+			for i := range line {
+				choose[at+i] = !seen[string(line)] || i == at%len(line)
+			}
+			seen[string(line)] = true
+			at += len(line)
+		}
 		families := []string{"default", "state", "list"}
 		require.Empty(t, checkOptions(p, data, families))
 		unseen, only := 0, 0
 		for bit := range 8 * len(data) {
-			if bit%8 != bit/8*5%8 {
+			if bit%8 != bit/8*5%8 || !choose[bit/8] || testing.Short() && bit/8%10 > 0 {
 				continue
 			}
 			data[bit/8] ^= 1 << (bit % 8)
