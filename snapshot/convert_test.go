@@ -27,7 +27,10 @@ import (
 func TestGoldensConverted(t *testing.T) { convertGoldens(t, testdata.Goldens(t), 2) }
 
 // TestAllGoldensConverted is the same for the whole set, where it is present.
-func TestAllGoldensConverted(t *testing.T) { convertGoldens(t, testdata.AllGoldens(t), 100) }
+func TestAllGoldensConverted(t *testing.T) {
+	cases, least := testdata.ManyGoldens(t, 100)
+	convertGoldens(t, cases, least)
+}
 
 func convertGoldens(t *testing.T, cases []*testdata.Case, least int) {
 	converted := map[string]int{}
@@ -148,7 +151,11 @@ func convertTo(t testing.TB, pool *blobstore.Pool, from, to blobstore.Location, 
 // temporary files of everything, and on to the other format and back.
 func TestConvertRandom(t *testing.T) {
 	classes, hash := verifyClasses(t)
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 12
+	}
+	for seed := range seeds {
 		f := memFixture(t)
 		d, err := ReadDescription(bytes.NewReader(flinkverify.RandomDescription(seed)), &DescriptionOptions{Classes: classes, Hash: hash})
 		require.NoError(t, err, "seed %d", seed)
@@ -291,9 +298,12 @@ func convertLarge(t testing.TB, pool *blobstore.Pool, from, to blobstore.Locatio
 // afterwards there is no snapshot or a whole one, and the same conversion run again
 // is whole and leaves nothing else.
 func TestConvertFaults(t *testing.T) {
-	resumed := 0
+	resumed, step := 0, 1
+	if testing.Short() {
+		step = 5
+	}
 	for _, answer := range []bool{false, true} {
-		for n := 1; ; n++ {
+		for n := 1; ; n += step {
 			f := memFixture(t)
 			largeSnapshot(t, f, "a", 12, CreateCanonical)
 			want := rowsFor(t, f.pool, f.loc("a"))
@@ -317,7 +327,7 @@ func TestConvertFaults(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, resumed, 20)
+	require.Greater(t, resumed, 20/step)
 }
 
 // A process that converts is killed at a store call, or a few later, and another completes

@@ -117,7 +117,10 @@ func lsmSnapshot(t testing.TB, pool *blobstore.Pool, from, to blobstore.Location
 func TestGoldensAsLSM(t *testing.T) { goldensAsLSM(t, testdata.Goldens(t), 5) }
 
 // TestAllGoldensAsLSM is the same for the whole set, where it is present.
-func TestAllGoldensAsLSM(t *testing.T) { goldensAsLSM(t, testdata.AllGoldens(t), 20) }
+func TestAllGoldensAsLSM(t *testing.T) {
+	cases, least := testdata.ManyGoldens(t, 20)
+	goldensAsLSM(t, cases, least)
+}
 
 func goldensAsLSM(t *testing.T, cases []*testdata.Case, least int) {
 	n := 0

@@ -17,7 +17,11 @@ import (
 func TestCreateFromRandom(t *testing.T) {
 	classes, hash := verifyClasses(t)
 	uids := map[metadata.OperatorID]string{}
-	for seed := range uint64(100) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
 		f := memFixture(t)
 		text := flinkverify.RandomDescription(seed)
 		for uid := range flinkverify.Compared(t, text) {

@@ -169,7 +169,11 @@ func TestBackendsHoldDescriptions(t *testing.T) {
 		require.NoError(t, err)
 		descriptions[strings.TrimSuffix(filepath.Base(e), ".json")] = b
 	}
-	for seed := range uint64(24) {
+	seeds := uint64(24)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		descriptions[fmt.Sprintf("random-%d", seed)] = flinkverify.RandomDescription(seed)
 	}
 	r := rand.New(rand.NewPCG(1, 2))

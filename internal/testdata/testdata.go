@@ -169,6 +169,21 @@ func AllGoldens(t testing.TB) []*Case {
 	return casesBelow(t, filepath.Join(Shared(t), "goldens", "data"))
 }
 
+// ManyGoldens is AllGoldens, of which -short takes each eighth, for tests that do much
+// with each. The second result is as much of least, a number that a test has to reach.
+func ManyGoldens(t testing.TB, least int) ([]*Case, int) {
+	t.Helper()
+	all := AllGoldens(t)
+	if !testing.Short() {
+		return all, least
+	}
+	var some []*Case
+	for i := 0; i < len(all); i += 8 {
+		some = append(some, all[i])
+	}
+	return some, least / 8
+}
+
 func casesBelow(t testing.TB, dir string) []*Case {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
