@@ -104,7 +104,7 @@ func (e *env) within(limit time.Duration, what string, g func() error) error {
 
 // promptly bounds what should end at once. Drivers wait longer for servers that do not
 // answer, and a busy machine may stand still for seconds.
-const promptly = 10 * time.Second
+var promptly = 10 * time.Second
 
 func readAll(ctx context.Context, s blobstore.Store, name string) ([]byte, error) {
 	r, err := s.Open(ctx, name)
