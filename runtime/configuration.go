@@ -3,6 +3,7 @@ package runtime
 import (
 	"time"
 
+	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/config"
 	"github.com/tidemark/tidemark/runtime/stream"
@@ -41,6 +42,12 @@ func FromConfig(c *config.Config) (*Options, *stream.JobOptions, error) {
 	}
 	if o.Writer.MemoryThreshold == 0 {
 		o.Writer.MemoryThreshold = -1 // there 0 is the default
+	}
+	if m := k.FileMerging; m.Enabled {
+		o.Writer.Merge = &incremental.FileMerging{MaxFileBytes: m.MaxFileSize, MaxSpaceAmplification: m.MaxSpaceAmplification}
+		if m.MaxSpaceAmplification < 1 {
+			o.Writer.Merge.MaxSpaceAmplification = -1 // there 0 is the default
+		}
 	}
 	switch {
 	case !k.HasBacklogInterval:

@@ -46,6 +46,7 @@ func TestEachKeyHasAnEffect(t *testing.T) {
 	strategy := func(s string) map[string]string { return map[string]string{"restart-strategy.type": s} }
 	restarts := func(e effect) any { return e.Restart.String() }
 	none := map[string]string{}
+	merging := map[string]string{ck + "file-merging.enabled": "true"}
 	type row struct {
 		value string
 		with  map[string]string
@@ -73,6 +74,9 @@ func TestEachKeyHasAnEffect(t *testing.T) {
 		ck + "num-retained":                                                {"5", none, func(e effect) any { return e.core.Retained }, 5},
 		ck + "incremental":                                                 {"true", lsm, func(e effect) any { return e.State.Full }, false},
 		ck + "data-inline-threshold":                                       {"1kb", none, func(e effect) any { return e.Writer.MemoryThreshold }, 1024},
+		ck + "file-merging.enabled":                                        {"true", none, func(e effect) any { return e.Writer.Merge != nil }, true},
+		ck + "file-merging.max-file-size":                                  {"1mb", merging, func(e effect) any { return e.Writer.Merge.MaxFileBytes }, int64(1 << 20)},
+		ck + "file-merging.max-space-amplification":                        {"0.5", merging, func(e effect) any { return e.Writer.Merge.MaxSpaceAmplification }, -1.0},
 		ck + "local-backup.enabled":                                        {"true", none, func(e effect) any { return e.State.LocalRecovery }, true},
 		ck + "local-backup.dirs":                                           {"/local", lsm, func(e effect) any { return e.State.Dir }, "/local"},
 		"web.checkpoints.history":                                          {"25", none, func(e effect) any { return e.core.HistorySize }, 25},
@@ -140,6 +144,7 @@ taskmanager.memory.managed.size: 32 mb
 taskmanager.memory.segment-size: 4kb
 state.checkpoints.dir: file://DIR
 state.checkpoints.num-retained: 3
+execution.checkpointing.file-merging.enabled: true
 restart-strategy: fixed-delay
 restart-strategy.fixed-delay.attempts: 2
 restart-strategy.fixed-delay.delay: 1 ms

@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/internal/javaio"
 	"github.com/tidemark/tidemark/metadata"
 )
@@ -91,6 +92,9 @@ type WriterOptions struct {
 	// Checksums writes the checksums of all files that this Writer writes beside
 	// _metadata; AddChecksum adds those of others that the snapshot names.
 	Checksums bool
+	// Merge has small shared files written as segments of larger ones, which Flink reads
+	// from 1.20 on. Nil does not. A savepoint, whose files move with it, has none.
+	Merge *incremental.FileMerging
 }
 
 // ErrAlreadyThere says that a snapshot was not written because its folder has a
@@ -107,6 +111,7 @@ type Writer struct {
 	pool      *blobstore.Pool
 	layout    Layout
 	threshold int
+	merge     *incremental.FileMerging // nil for none
 
 	mu    sync.Mutex
 	made  []blobstore.Location // files that may exist
@@ -132,6 +137,10 @@ func NewWriter(ctx context.Context, pool *blobstore.Pool, layout Layout, opts *W
 	if opts != nil && opts.Checksums {
 		w.sums = &Checksums{}
 	}
+	if opts != nil && opts.Merge != nil && !layout.Shared.Same(layout.Dir) {
+		m := opts.Merge.OrDefault()
+		w.merge = &m
+	}
 	store, name, err := pool.Resolve(ctx, layout.Dir.Join(MetadataName))
 	if err != nil {
 		return nil, err
@@ -149,8 +158,12 @@ func NewWriter(ctx context.Context, pool *blobstore.Pool, layout Layout, opts *W
 // Abort removes the files of that part alone. The _metadata is not its to commit.
 // It makes no call of a store.
 func (w *Writer) Part() *Writer {
-	return &Writer{pool: w.pool, layout: w.layout, threshold: w.threshold}
+	return &Writer{pool: w.pool, layout: w.layout, threshold: w.threshold, merge: w.merge}
 }
+
+// Merging says how shared files are to be written as segments of larger ones; nil: not
+// at all. Whoever writes them does it, by one File for a physical file.
+func (w *Writer) Merging() *incremental.FileMerging { return w.merge }
 
 // Layout is where the snapshot lies.
 func (w *Writer) Layout() Layout { return w.layout }

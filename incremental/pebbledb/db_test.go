@@ -53,12 +53,15 @@ func (w *objectWriter) Close() (metadata.StreamHandle, error) {
 }
 
 func (o *objects) open(_ context.Context, h metadata.StreamHandle) (sst.Source, error) {
-	name := h.(*metadata.FileHandle).Path.Go()
+	name := physical(h)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	data, ok := o.files[name]
 	if !ok {
 		return nil, errors.New(name + " is not there")
+	}
+	if s, ok := h.(*metadata.SegmentHandle); ok {
+		data = data[s.Start:][:s.Length]
 	}
 	return &countedSource{sst.Bytes(data), o}, nil
 }

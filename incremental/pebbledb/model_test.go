@@ -98,6 +98,10 @@ type job struct {
 	// notices are confirmations and aborts that are still on their way.
 	notices []notice
 	locals  []string
+	merge   *incremental.FileMerging // of the attempt
+	// moved are physical files that the registry put into metadata in place of another
+	// upload: tasks do not know them, so that they need not be dense.
+	moved map[string]bool
 }
 
 type notice struct {
@@ -118,7 +122,7 @@ const jobRoot = "mem://job"
 
 func newJob(t *rapid.T, p *Process) *job {
 	j := &job{t: t, p: p, fs: vfs.NewMem(), store: blobstore.NewMem(), now: map[string]string{},
-		open: map[int64]*jobCheckpoint{}, retained: map[int64]*jobCheckpoint{}}
+		open: map[int64]*jobCheckpoint{}, retained: map[int64]*jobCheckpoint{}, moved: map[string]bool{}}
 	j.cl = incremental.NewCleaner(incremental.NewRegistry(), j, nil)
 	j.start(t, nil)
 	return j
@@ -147,6 +151,10 @@ func (j *job) start(t *rapid.T, from *jobCheckpoint) {
 		cuts[rapid.Int32Range(1, modelGroups-1).Draw(t, "cut")] = true
 	}
 	j.bounds = slices.Sorted(maps.Keys(cuts))
+	if j.merge = nil; rapid.Bool().Draw(t, "merge files") {
+		j.merge = &incremental.FileMerging{MaxFileBytes: rapid.SampledFrom([]int64{2 << 10, 6 << 10, 1 << 20}).Draw(t, "merged file"),
+			MaxSpaceAmplification: rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "space amplification")}
+	}
 	eager, keep := rapid.Bool().Draw(t, "eager"), rapid.Bool().Draw(t, "local copies")
 	var sources []Source
 	if from != nil {
@@ -265,10 +273,11 @@ func (j *job) checkpoint(t *rapid.T) {
 		j.write(t)
 	}
 	for _, f := range frozen {
-		up, err := f.Upload(t.Context(), j.create, nil)
+		up, err := f.Upload(t.Context(), j.create, &UploadOptions{Merge: j.merge})
 		if err != nil {
 			t.Fatal(err)
 		}
+		j.requireDense(t, up.Handle)
 		var files []incremental.AckFile
 		h := up.Handle
 		for i := range h.Shared {
@@ -281,6 +290,9 @@ func (j *job) checkpoint(t *rapid.T) {
 			t.Fatalf("acknowledgement: %v", err)
 		}
 		for i := range h.Shared {
+			if h.Shared[i].Handle != files[i].Handle {
+				j.moved[physical(files[i].Handle)] = true
+			}
 			h.Shared[i].Handle = files[i].Handle
 		}
 		c.handles = append(c.handles, h)
@@ -310,7 +322,7 @@ func (j *job) cancelled(t *rapid.T) {
 		w := j.create(ctx, shared).(*jobWriter)
 		made = append(made, w)
 		return w
-	}, nil)
+	}, &UploadOptions{Merge: j.merge})
 	if left < 0 && !errors.Is(err, context.Canceled) {
 		t.Fatalf("a cancelled upload: %v", err)
 	}
@@ -361,8 +373,45 @@ func (w *jobWriter) Close() (metadata.StreamHandle, error) {
 }
 
 func (j *job) openHandle(_ context.Context, h metadata.StreamHandle) (sst.Source, error) {
-	f := h.(*metadata.FileHandle)
-	return incremental.BlobSource(j.store, strings.TrimPrefix(f.Path.Go(), jobRoot+"/"), 0, f.Size), nil
+	var start int64
+	if s, ok := h.(*metadata.SegmentHandle); ok {
+		start = s.Start
+	}
+	return incremental.BlobSource(j.store, physical(h), start, metadata.StateSize(h)), nil
+}
+
+// physical is the name of the object that a handle names.
+func physical(h metadata.StreamHandle) string {
+	var path metadata.String
+	switch h := h.(type) {
+	case *metadata.FileHandle:
+		path = h.Path
+	case *metadata.SegmentHandle:
+		path = h.Path
+	}
+	return strings.TrimPrefix(path.Go(), jobRoot+"/")
+}
+
+// requireDense checks that a checkpoint names enough of each physical file.
+func (j *job) requireDense(t *rapid.T, h *metadata.IncrementalHandle) {
+	live := map[string]int64{}
+	for _, n := range h.Shared {
+		if s, ok := n.Handle.(*metadata.SegmentHandle); ok && !j.moved[physical(s)] {
+			live[physical(s)] += s.Length
+		}
+	}
+	for name, n := range live {
+		info, err := j.store.Stat(t.Context(), name)
+		if errors.Is(err, blobstore.ErrNotExist) {
+			continue // a second upload, in whose place the registry puts the first
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.merge != nil && float64(info.Size) > j.merge.MaxSpaceAmplification*float64(n) {
+			t.Fatalf("checkpoint %d names %d bytes of %s, which has %d: more than %v times", h.CheckpointID, n, name, info.Size, j.merge.MaxSpaceAmplification)
+		}
+	}
 }
 
 func (j *job) anyOf(t *rapid.T, m map[int64]*jobCheckpoint) *jobCheckpoint {

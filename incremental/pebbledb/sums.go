@@ -68,14 +68,28 @@ type sumEntry struct {
 	// and the name there. Empty for private files.
 	Incarnation string `json:"incarnation,omitempty"`
 	Local       string `json:"local,omitempty"`
+	// Physical is the size of the object of which it is a segment; 0 if it is none.
+	Physical int64 `json:"physical,omitempty"`
+	// Copy is how often it was written anew while the base had it.
+	Copy int `json:"copy,omitempty"`
 }
 
-// identity is the file for the shared state registry.
+// identity says what the content is. An upload of the same content has the same one.
 func (e sumEntry) identity() incremental.Identity {
 	if e.Incarnation == "" {
 		return incremental.Identity{}
 	}
 	return incremental.Identity{Incarnation: e.Incarnation, Name: e.Local, Size: e.Size, Checksum: "xxh64:" + e.Sum.String()}
+}
+
+// registered is the file for the shared state registry, which keeps the first upload of
+// an identity: so a copy that is to take the place of an earlier one has another.
+func (e sumEntry) registered() incremental.Identity {
+	id := e.identity()
+	if e.Copy > 0 && id.Name != "" {
+		id.Name += "#" + strconv.Itoa(e.Copy)
+	}
+	return id
 }
 
 func (e sumEntry) mismatch(display string, got checksum) error {
@@ -166,7 +180,7 @@ func decodeSums(display string, data []byte) (*sums, error) {
 		if err := next(fmt.Sprintf("file[%d]", i), e); err != nil {
 			return nil, err
 		}
-		if !plainName(e.Name) || e.Size < 0 || e.Local != "" && !plainName(e.Local) {
+		if !plainName(e.Name) || e.Size < 0 || e.Physical < 0 || e.Copy < 0 || e.Local != "" && !plainName(e.Local) {
 			return nil, bad(at, fmt.Sprintf("file[%d]", i), "is %q of %d bytes", e.Name, e.Size)
 		}
 	}

@@ -51,6 +51,9 @@ type UploadOptions struct {
 	// tables that would not be uploaded again, after a checkpoint was aborted. Nil:
 	// the third checkpoint in a row that follows aborted ones uploads all tables.
 	Exists func(context.Context, metadata.StreamHandle) (bool, error)
+	// Merge writes small tables as segments of larger files, for which Create has to give
+	// handles with absolute paths; nil does not, nor does a Full upload without Forward.
+	Merge *incremental.FileMerging
 }
 
 // Uploaded is what an upload made.
@@ -118,40 +121,55 @@ func (f *Frozen) upload(ctx context.Context, create Create, o *UploadOptions) (*
 			return nil, err
 		}
 	}
+	merge := o.merging()
+	if merge != nil {
+		base = merge.dense(list, base)
+	}
 	up := &Uploaded{}
 	shared := make([]stored, len(list.shared))
 	private := make([]stored, len(list.private))
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxUploads)
-	put := func(file listed, to *stored, isShared bool) {
+	put := func(files []listed, isShared bool, to ...*stored) {
 		g.Go(func() error {
-			s, err := d.put(gctx, file, create, isShared && (!o.Full || o.Forward))
+			written, err := d.put(gctx, files, create, isShared)
 			if err != nil {
 				return err
 			}
-			*to = s
 			mu.Lock()
+			defer mu.Unlock()
 			up.Files++
-			up.Bytes += s.entry.Size
-			mu.Unlock()
+			for i, s := range written {
+				*to[i] = s
+				up.Bytes += s.entry.Size
+			}
 			return nil
 		})
 	}
+	var fresh []int
 	for i, file := range list.shared {
 		if s, ok := base[file.name]; ok && s.entry.Size == file.size {
 			shared[i] = s
 			up.Reused++
 			continue
 		}
-		put(file, &shared[i], true)
+		fresh = append(fresh, i)
+	}
+	for _, group := range merge.pack(list, fresh) {
+		files, to := make([]listed, len(group)), make([]*stored, len(group))
+		for k, i := range group {
+			files[k], to[k] = list.shared[i], &shared[i]
+		}
+		put(files, !o.Full || o.Forward, to...)
 	}
 	for i, file := range list.private {
-		put(file, &private[i], false)
+		put([]listed{file}, false, &private[i])
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	d.up.count(list, fresh, shared)
 	own := d.opts.KeyGroups
 	sum := sums{Format: uint64(formatVersion), Comparer: d.popts.Comparer.Name, Merger: d.popts.Merger.Name,
 		Incarnation: d.incarnation, Checkpoint: f.id, KeyGroups: [2]int{int(own.Start), int(own.End())}, Empty: list.empty}
@@ -164,7 +182,7 @@ func (f *Frozen) upload(ctx context.Context, create Create, o *UploadOptions) (*
 		}
 		sum.Files = append(sum.Files, s.entry)
 		h.Shared = append(h.Shared, metadata.NamedHandle{Name: javaio.NewString(s.entry.Name), Handle: s.handle})
-		up.Identities = append(up.Identities, s.entry.identity())
+		up.Identities = append(up.Identities, s.entry.registered())
 	}
 	for _, s := range private {
 		sum.Files = append(sum.Files, s.entry)
@@ -172,7 +190,10 @@ func (f *Frozen) upload(ctx context.Context, create Create, o *UploadOptions) (*
 	}
 	text := sum.encode()
 	w := create(ctx, false)
-	handle, _, err := copyTo(ctx, w, bytes.NewReader(text))
+	if _, err := copyTo(ctx, w, bytes.NewReader(text)); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", SumsName, err), w.Abort())
+	}
+	handle, err := w.Close()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", SumsName, err)
 	}
@@ -202,36 +223,60 @@ func reusable(h metadata.StreamHandle) bool {
 // they do at a time.
 const maxUploads = 16
 
-// put writes one file.
-func (d *DB) put(ctx context.Context, file listed, create Create, shared bool) (s stored, err error) {
+// put writes files, one behind the other, into one object.
+func (d *DB) put(ctx context.Context, files []listed, create Create, shared bool) ([]stored, error) {
 	if err := d.p.uploads.Acquire(ctx, 1); err != nil {
-		return stored{}, err
+		return nil, err
 	}
 	defer d.p.uploads.Release(1)
+	w := create(ctx, shared)
+	entries := make([]sumEntry, len(files))
+	for i, file := range files {
+		var err error
+		if entries[i], err = d.copyFile(ctx, w, file); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", file.name, err), w.Abort())
+		}
+	}
+	h, err := w.Close()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", files[0].name, err)
+	}
+	handles, err := segments(h, entries)
+	if err != nil {
+		return nil, err
+	}
+	written := make([]stored, len(files))
+	for i := range written {
+		written[i] = stored{entries[i], handles[i]}
+	}
+	return written, nil
+}
+
+// copyFile writes what a listed file holds.
+func (d *DB) copyFile(ctx context.Context, w io.Writer, file listed) (e sumEntry, err error) {
 	src, done, err := d.open(file)
 	if err != nil {
-		return stored{}, err
+		return e, err
 	}
 	defer done()
-	w := create(ctx, shared)
-	handle, sum, err := copyTo(ctx, w, io.NewSectionReader(atContext{ctx, src}, 0, file.size))
+	sum, err := copyTo(ctx, w, io.NewSectionReader(atContext{ctx, src}, 0, file.size))
 	if err != nil {
-		return stored{}, fmt.Errorf("%s: %w", file.name, err)
+		return e, err
 	}
 	if sum.n != file.size {
-		return stored{}, errors.Join(fmt.Errorf("%s: has %d bytes, not %d", file.name, sum.n, file.size))
+		return e, fmt.Errorf("has %d bytes, not %d", sum.n, file.size)
 	}
-	e := sumEntry{Name: file.name, Size: file.size, Sum: checksum(sum.h.Sum64())}
+	e = sumEntry{Name: file.name, Size: file.size, Sum: checksum(sum.h.Sum64())}
 	if file.table {
 		e.Incarnation, e.Local = d.incarnation, file.name
 	}
 	if r := file.remote; r != nil {
 		if r.entry.Sum != e.Sum {
-			return stored{}, r.entry.mismatch(r.display, e.Sum)
+			return e, r.entry.mismatch(r.display, e.Sum)
 		}
 		e.Incarnation, e.Local = r.entry.Incarnation, r.entry.Local
 	}
-	return stored{e, handle}, nil
+	return e, nil
 }
 
 // open reads a listed file.
@@ -270,33 +315,28 @@ func (s *summed) Write(p []byte) (int, error) {
 	return s.h.Write(p)
 }
 
-// copyTo writes what r has and ends the file.
-func copyTo(ctx context.Context, w FileWriter, r io.Reader) (metadata.StreamHandle, *summed, error) {
+// copyTo writes what r has.
+func copyTo(ctx context.Context, w io.Writer, r io.Reader) (*summed, error) {
 	sum := &summed{h: xxhash.New()}
 	buf := make([]byte, 64<<10)
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, nil, errors.Join(err, w.Abort())
+			return nil, err
 		}
 		n, err := r.Read(buf)
 		if n > 0 {
 			sum.Write(buf[:n])
 			if _, err := w.Write(buf[:n]); err != nil {
-				return nil, nil, errors.Join(err, w.Abort())
+				return nil, err
 			}
 		}
 		if err == io.EOF {
-			break
+			return sum, nil
 		}
 		if err != nil {
-			return nil, nil, errors.Join(err, w.Abort())
+			return nil, err
 		}
 	}
-	h, err := w.Close()
-	if err != nil {
-		return nil, nil, err
-	}
-	return h, sum, nil
 }
 
 // uploads knows what lies in the blob store: what the last confirmed checkpoint
@@ -363,6 +403,19 @@ func (u *uploads) uploaded(f *Frozen, files map[string]stored) {
 		u.pending[f.id] = files
 	}
 	u.mu.Unlock()
+}
+
+// count numbers the copies of tables that are written although the base has them, so that
+// the shared state registry does not take the new object for the old.
+func (u *uploads) count(list *listing, fresh []int, to []stored) {
+	u.mu.Lock()
+	base := u.base
+	u.mu.Unlock()
+	for _, i := range fresh {
+		if s, ok := base[list.shared[i].name]; ok && s.entry.identity() == to[i].entry.identity() {
+			to[i].entry.Copy = s.entry.Copy + 1
+		}
+	}
 }
 
 // reusable gives the files of the base that need not be uploaded again.

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/snapshot"
 )
@@ -160,6 +161,9 @@ func faultIn(t *testing.T, p *lsm.Process, where string, prepare func(*job) func
 	onDisk := strings.HasPrefix(where, "disk")
 	j := newJob(t, p, errorfs.Wrap(vfs.NewMem(), disk))
 	j.local = onDisk
+	if n%2 == 0 {
+		j.merge = &incremental.FileMerging{MaxSpaceAmplification: 1}
+	}
 	defer j.close()
 	require.NoError(t, j.start(2))
 	require.NoError(t, j.fill(1))

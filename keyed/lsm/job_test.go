@@ -128,6 +128,7 @@ type job struct {
 	last    int64           // complete checkpoint, 0 for none
 	kept    map[int64]int64 // complete checkpoints with their number
 	failed  error           // of Abort
+	merge   *incremental.FileMerging
 }
 
 func newJob(t *testing.T, p *lsm.Process, fs vfs.FS) *job {
@@ -249,7 +250,7 @@ func (j *job) upload() (w *snapshot.Writer, c *metadata.Checkpoint, err error) {
 	if err := j.update(func(r *incremental.Registry) error { return r.Begin(id) }); err != nil {
 		return nil, nil, err
 	}
-	if w, err = snapshot.NewWriter(ctx, j.pool, j.layout(id), &snapshot.WriterOptions{MemoryThreshold: -1}); err != nil {
+	if w, err = snapshot.NewWriter(ctx, j.pool, j.layout(id), &snapshot.WriterOptions{MemoryThreshold: -1, Merge: j.merge}); err != nil {
 		return nil, nil, err
 	}
 	op := metadata.OperatorState{ID: metadata.OperatorID{1}, Parallelism: int32(len(j.tasks)), MaxParallelism: numberedGroups}
@@ -265,7 +266,7 @@ func (j *job) upload() (w *snapshot.Writer, c *metadata.Checkpoint, err error) {
 		}
 		op.Subtasks = append(op.Subtasks, metadata.SubtaskState{Index: int32(i), ManagedKeyed: h})
 	}
-	c = &metadata.Checkpoint{Version: 3, ID: id, Operators: []metadata.OperatorState{op}}
+	c = &metadata.Checkpoint{Version: 4, ID: id, Properties: metadata.NullProperties(), Operators: []metadata.OperatorState{op}}
 	var files []incremental.AckFile
 	for _, h := range c.StreamHandles() {
 		if r, ok := metadata.Innermost(h).(*metadata.RelativeFileHandle); ok {

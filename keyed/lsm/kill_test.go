@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/incremental/pebbledb"
 	"github.com/tidemark/tidemark/internal/killtest"
 	"github.com/tidemark/tidemark/keyed"
@@ -168,7 +169,7 @@ func TestKilledChild(t *testing.T) {
 		if n%5 == 0 {
 			o.Format = keyed.FormatCanonical
 		}
-		w, err := snapshot.NewWriter(ctx, pool, layout(n), &snapshot.WriterOptions{MemoryThreshold: -1})
+		w, err := snapshot.NewWriter(ctx, pool, layout(n), &snapshot.WriterOptions{MemoryThreshold: -1, Merge: &incremental.FileMerging{}})
 		require.NoError(t, err)
 		op := metadata.OperatorState{ID: metadata.OperatorID{1}, Parallelism: int32(parallelism), MaxParallelism: 128}
 		for i, s := range tasks {
@@ -179,7 +180,7 @@ func TestKilledChild(t *testing.T) {
 			snap.Release()
 			op.Subtasks = append(op.Subtasks, metadata.SubtaskState{Index: int32(i), ManagedKeyed: h})
 		}
-		require.NoError(t, w.Commit(ctx, &metadata.Checkpoint{Version: 3, ID: n, Operators: []metadata.OperatorState{op}}))
+		require.NoError(t, w.Commit(ctx, &metadata.Checkpoint{Version: 4, ID: n, Properties: metadata.NullProperties(), Operators: []metadata.OperatorState{op}}))
 		fmt.Println("committed", n)
 		for _, s := range tasks {
 			s.Confirmed(n)

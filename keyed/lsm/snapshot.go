@@ -286,7 +286,7 @@ func (s *snap[K]) upload(ctx context.Context, to *snapshot.Writer, o *keyed.Uplo
 			scope = snapshot.ScopeShared
 		}
 		return to.File(ctx, scope)
-	}, &pebbledb.UploadOptions{Full: o.Full, Forward: o.Forward})
+	}, &pebbledb.UploadOptions{Full: o.Full, Forward: o.Forward, Merge: to.Merging()})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/metadata"
@@ -44,7 +45,7 @@ func TestToolsReadCheckpoints(t *testing.T) {
 	}
 	layout, err := snapshot.CheckpointLayout(root, snapshot.NewJobID(), 1)
 	require.NoError(t, err)
-	w, err := snapshot.NewWriter(ctx, pool, layout, &snapshot.WriterOptions{MemoryThreshold: -1, Checksums: true})
+	w, err := snapshot.NewWriter(ctx, pool, layout, &snapshot.WriterOptions{MemoryThreshold: -1, Checksums: true, Merge: &incremental.FileMerging{}})
 	require.NoError(t, err)
 	snap, err := b.Snapshot(ctx, 1)
 	require.NoError(t, err)

@@ -170,6 +170,9 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if _, err := snapshot.CheckpointLayout(cfg.Checkpoints, cfg.Job, 0); err != nil {
 		return nil, err
 	}
+	if v := cfg.FormatVersion; v > 0 && v < 4 && cfg.Writer != nil && cfg.Writer.Merge != nil {
+		return nil, fmt.Errorf("checkpoints with merged files need metadata version 4, not %d: no Flink that writes that version knows segments", v)
+	}
 	opts := incremental.CleanerOptions{}
 	if cfg.Cleaner != nil {
 		opts = *cfg.Cleaner

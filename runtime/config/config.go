@@ -79,6 +79,14 @@ type Checkpointing struct {
 	Retained              int // completed checkpoints that are kept
 	Compression           bool
 	History               int // checkpoints whose statistics are remembered
+	FileMerging           FileMerging
+}
+
+// FileMerging is execution.checkpointing.file-merging.*.
+type FileMerging struct {
+	Enabled               bool
+	MaxFileSize           int64   // bytes
+	MaxSpaceAmplification float64 // below 1: no bound
 }
 
 // State is state.*.
@@ -114,10 +122,11 @@ type Restart struct {
 func Default() *Config {
 	return &Config{
 		Parallelism: 1, BufferTimeout: 100 * time.Millisecond,
-		Checkpointing: Checkpointing{ExactlyOnce: true, Timeout: 10 * time.Minute, MaxConcurrent: 1, Retention: NoRetention, Retained: 1, History: 10},
-		State:         State{Backend: HashMap, Storage: "jobmanager", InlineThreshold: 20 << 10, ManagedMemory: 256 << 20},
-		Recovery:      Recovery{Mode: incremental.NoClaim},
-		Network:       Network{BufferSize: channel.DefaultBufferSize, BuffersPerChannel: channel.DefaultBuffersPerChannel},
+		Checkpointing: Checkpointing{ExactlyOnce: true, Timeout: 10 * time.Minute, MaxConcurrent: 1, Retention: NoRetention, Retained: 1, History: 10,
+			FileMerging: FileMerging{MaxFileSize: incremental.DefaultMergedFileBytes, MaxSpaceAmplification: incremental.DefaultSpaceAmplification}},
+		State:    State{Backend: HashMap, Storage: "jobmanager", InlineThreshold: 20 << 10, ManagedMemory: 256 << 20},
+		Recovery: Recovery{Mode: incremental.NoClaim},
+		Network:  Network{BufferSize: channel.DefaultBufferSize, BuffersPerChannel: channel.DefaultBuffersPerChannel},
 	}
 }
 
@@ -168,6 +177,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("buffers of %d bytes: from 1 KiB to 1 GiB is possible", c.Network.BufferSize)
 	case c.Network.BuffersPerChannel < 2 || c.Network.BuffersPerChannel > 1<<20:
 		return fmt.Errorf("%d buffers for each channel: from 2 to %d is possible", c.Network.BuffersPerChannel, 1<<20)
+	case k.FileMerging.MaxFileSize < 1:
+		return fmt.Errorf("merged files of %d bytes: from 1 on is possible", k.FileMerging.MaxFileSize)
 	case k.History < 1:
 		return fmt.Errorf("%d checkpoints in the history: from 1 on is possible", k.History)
 	case len(c.State.LocalDirs) > 1:

@@ -37,6 +37,7 @@ func TestKeys(t *testing.T) {
 		"execution.checkpointing.dir":                               "s3://b/ckp",
 		"execution.checkpointing.num-retained":                      "5",
 		"execution.checkpointing.local-backup.dirs":                 "/a;",
+		"execution.checkpointing.file-merging.enabled":              "true",
 		"state.backend.type":                                        "rocksdb",
 		"execution.state-recovery.claim-mode":                       "claim",
 		"restart-strategy.type":                                     "fixed-delay",
@@ -52,7 +53,8 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, incremental.Claim, c.Recovery.Mode)
 	require.Equal(t, int64(1<<30), c.State.ManagedMemory)
 	require.Equal(t, Checkpointing{Interval: 10 * time.Second, HasBacklogInterval: true, ExactlyOnce: true, Timeout: 2 * time.Minute, MinPause: 500 * time.Millisecond, MaxConcurrent: 2,
-		TolerableFailures: 3, Retention: RetainOnCancellation, Unaligned: true, AlignedTimeout: 30 * time.Second, Dir: "s3://b/ckp", Retained: 5, History: 10}, c.Checkpointing)
+		TolerableFailures: 3, Retention: RetainOnCancellation, Unaligned: true, AlignedTimeout: 30 * time.Second, Dir: "s3://b/ckp", Retained: 5, History: 10,
+		FileMerging: FileMerging{Enabled: true, MaxFileSize: 32 << 20, MaxSpaceAmplification: 2}}, c.Checkpointing)
 	s, err := c.Strategy()
 	require.NoError(t, err)
 	require.Equal(t, "fixed delay of 0s, 2147483647 times", s.String())
@@ -111,6 +113,8 @@ func TestBadKeys(t *testing.T) {
 		"execution.checkpointing.mode":                           {"twice", "is none of EXACTLY_ONCE, AT_LEAST_ONCE", ErrValue},
 		"execution.checkpointing.max-concurrent-checkpoints":     {"0", "0 concurrent checkpoints", ErrValue},
 		"execution.checkpointing.data-inline-threshold":          {"99999999999 tb", "larger than a size can be", ErrValue},
+		"execution.checkpointing.file-merging.max-file-size":     {"0", "merged files of 0 bytes", ErrValue},
+		"execution.checkpointing.file-merging.pool-blocking":     {"true", "of one checkpoint of one subtask", ErrUnknownKey},
 		"execution.checkpointing.storage":                        {"filesystem", "no folder is set", ErrValue},
 		"state.backend":                                          {"memory", "hashmap and rocksdb are", ErrValue},
 		"restart-strategy.fixed-delay.attempts":                  {"0", "from 1 on is possible", ErrValue},

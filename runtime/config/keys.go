@@ -125,6 +125,9 @@ var keys = []Key{
 	boolKey(checkpointing+"incremental", "checkpoints build on earlier ones", func(c *Config) *bool { return &c.State.Incremental }, "state.backend.incremental"),
 	sizeKey(checkpointing+"data-inline-threshold", "smaller state lies in the metadata", func(c *Config) *int64 { return &c.State.InlineThreshold }, "state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
 	boolKey(checkpointing+"local-backup.enabled", "tasks keep a local copy of their last state", func(c *Config) *bool { return &c.State.LocalRecovery }, "execution.state-recovery.from-local", "state.backend.local-recovery"),
+	boolKey(checkpointing+"file-merging.enabled", "small files of databases are written as segments of larger files", func(c *Config) *bool { return &c.Checkpointing.FileMerging.Enabled }),
+	sizeKey(checkpointing+"file-merging.max-file-size", "that no merged file exceeds", func(c *Config) *int64 { return &c.Checkpointing.FileMerging.MaxFileSize }),
+	floatKey(checkpointing+"file-merging.max-space-amplification", "of a merged file, above which what is needed of it is written anew; below 1 is no bound", func(c *Config) *float64 { return &c.Checkpointing.FileMerging.MaxSpaceAmplification }),
 	{checkpointing + "local-backup.dirs", []string{"taskmanager.state.local.root-dirs"}, "List", "folders of local copies", func(c *Config, v string) error {
 		c.State.LocalDirs = parseList(v, ";,")
 		return nil
@@ -234,7 +237,7 @@ var foreign = []struct{ prefix, why string }{
 	{"state.changelog.", "there is no changelog backend: incremental checkpoints of rocksdb are the nearest to it"},
 	{"state.backend.changelog.", "there is no changelog backend: incremental checkpoints of rocksdb are the nearest to it"},
 	{"dstl.", "there is no changelog backend"},
-	{checkpointing + "file-merging.", "files of checkpoints are not merged when they are written"},
+	{checkpointing + "file-merging.", "a merged file is that of one checkpoint of one subtask"},
 	{"state.backend.rocksdb.", "the database is not RocksDB and is tuned by its memory alone, see taskmanager.memory.managed.size"},
 	{"state.backend.forst.", "the database is not ForSt and is tuned by its memory alone, see taskmanager.memory.managed.size"},
 	{"high-availability", "completed checkpoints are kept in a log beside them, which needs no other service"},

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/blobstore"
+	merging "github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
@@ -71,7 +72,11 @@ func NewStorage(t TB) *Storage {
 func (s *Storage) Begin(t TB, inline int) (w *snapshot.Writer, id int64) {
 	s.n++
 	layout := snapshot.Layout{Dir: s.root.Join(fmt.Sprintf("chk-%d", s.n)), Shared: s.root.Join("shared"), TaskOwned: s.root.Join("taskowned")}
-	w, err := snapshot.NewWriter(context.Background(), s.pool, layout, &snapshot.WriterOptions{MemoryThreshold: inline})
+	opts := &snapshot.WriterOptions{MemoryThreshold: inline}
+	if s.n%2 == 0 {
+		opts.Merge = &merging.FileMerging{}
+	}
+	w, err := snapshot.NewWriter(context.Background(), s.pool, layout, opts)
 	require.NoError(t, err)
 	return w, s.n
 }
