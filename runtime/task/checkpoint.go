@@ -311,7 +311,7 @@ func (t *Task) writeInBackground(b event.Barrier, parts []*frozen, capture *chan
 // trivial says that no operator has anything to be written.
 func trivial(parts []*frozen) bool {
 	for _, p := range parts {
-		if p.keyed != nil || p.operator != nil || p.raw.rawKeyed.used || p.raw.rawOperator.used {
+		if p.keyed != nil || p.operator != nil || p.raw.rawKeyed.used() || p.raw.rawOperator.used() {
 			return false
 		}
 	}

@@ -24,7 +24,9 @@ type Operator interface {
 	Complete(id int64) error
 	// Aborted says that a checkpoint came to nothing.
 	Aborted(id int64) error
-	// Finish sends what is left at the end of the input.
+	// Finish sends what is left at the end of the input. It may be called again after a
+	// restart, with the state of a checkpoint that was taken after the first call: that
+	// of other subtasks had not come so far.
 	Finish() error
 	// Close frees what Open took; also after an error, and if Open failed.
 	Close() error

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/tidemark/tidemark/internal/javaio"
@@ -26,48 +27,87 @@ type Snapshotting struct {
 
 	env         *Env
 	rawKeyed    rawStream
+	begun       map[int]bool // key groups of rawKeyed
 	rawOperator rawStream
 }
 
-// rawStream is what an operator wrote with its own hands.
+// rawStream is what an operator wrote with its own hands: pieces, each of which ends
+// where the next one begins. A piece without bytes cannot be told from the one behind
+// it, since only offsets are kept, so it is none.
 type rawStream struct {
-	buf     bytes.Buffer
-	used    bool
-	offsets []int64
+	buf    bytes.Buffer
+	pieces []rawPiece
 }
 
-// RawKeyed begins the bytes of a key group in the raw keyed state. Each group of the
-// subtask can be begun once. What is written before the checkpoint's synchronous
-// part ends is kept in memory.
-func (s *Snapshotting) RawKeyed(group int) (interface{ Write([]byte) (int, error) }, error) {
+type rawPiece struct {
+	group  int32 // of raw keyed state
+	offset int64
+}
+
+func (r *rawStream) begin(group int32) *bytes.Buffer {
+	r.dropEmpty()
+	r.pieces = append(r.pieces, rawPiece{group, int64(r.buf.Len())})
+	return &r.buf
+}
+
+// dropEmpty drops the last piece if nothing was written for it.
+func (r *rawStream) dropEmpty() {
+	if n := len(r.pieces); n > 0 && r.pieces[n-1].offset == int64(r.buf.Len()) {
+		r.pieces = r.pieces[:n-1]
+	}
+}
+
+func (r *rawStream) used() bool { return r.buf.Len() > 0 }
+
+// offsets are those of the partitions, in the order in which they were begun.
+func (r *rawStream) offsets() (all []int64) {
+	r.dropEmpty()
+	for _, p := range r.pieces {
+		all = append(all, p.offset)
+	}
+	return all
+}
+
+// offsetsByGroup has one for each key group: Flink's -1 is that of a group without
+// bytes.
+func (r *rawStream) offsetsByGroup(groups metadata.KeyGroupRange) []int64 {
+	r.dropEmpty()
+	all := make([]int64, groups.Count)
+	for i := range all {
+		all[i] = -1
+	}
+	for _, p := range r.pieces {
+		all[p.group-groups.Start] = p.offset
+	}
+	return all
+}
+
+// RawKeyed begins the bytes of a key group in the raw keyed state: Flink's
+// KeyedStateCheckpointOutputStream.startNewKeyGroup. Each group of the subtask can be
+// begun once, in any order; one for which nothing is written is not in the snapshot.
+// What is written goes to the group that was begun last, until Snapshot returns, and is
+// kept in memory until then.
+func (s *Snapshotting) RawKeyed(group int) (io.Writer, error) {
 	r := s.env.KeyGroups()
 	if !r.Contains(int32(group)) {
 		return nil, fmt.Errorf("raw keyed state of key group %d, which is not in %d to %d of this subtask", group, r.Start, r.End())
 	}
-	w := &s.rawKeyed
-	if !w.used {
-		w.used = true
-		w.offsets = make([]int64, r.Count)
-		for i := range w.offsets {
-			w.offsets[i] = -1
-		}
-	}
-	i := group - int(r.Start)
-	if w.offsets[i] >= 0 {
+	if s.begun[group] {
 		return nil, fmt.Errorf("raw keyed state of key group %d is begun twice", group)
 	}
-	w.offsets[i] = int64(w.buf.Len())
-	return &w.buf, nil
+	if s.begun == nil {
+		s.begun = map[int]bool{}
+	}
+	s.begun[group] = true
+	return s.rawKeyed.begin(int32(group)), nil
 }
 
-// RawOperator begins a partition of the raw operator state: the piece in which it
-// is dealt out when the parallelism changes.
-func (s *Snapshotting) RawOperator() interface{ Write([]byte) (int, error) } {
-	w := &s.rawOperator
-	w.used = true
-	w.offsets = append(w.offsets, int64(w.buf.Len()))
-	return &w.buf
-}
+// RawOperator begins a partition of the raw operator state, the piece in which it is
+// dealt out when the parallelism changes: Flink's
+// OperatorStateCheckpointOutputStream.startNewPartition. A partition for which nothing is
+// written is not in the snapshot. What is written goes to the partition that was begun
+// last, until Snapshot returns, and is kept in memory until then.
+func (s *Snapshotting) RawOperator() io.Writer { return s.rawOperator.begin(0) }
 
 // frozen is the synchronous part's result of one operator: what the asynchronous
 // part writes.
@@ -132,23 +172,23 @@ func (f *frozen) write(ctx context.Context, to *snapshot.Writer, b event.Barrier
 			s.ManagedOperator, s.ManagedOperatorFlag = h, 1
 		}
 	}
-	if f.raw.rawKeyed.used {
+	if f.raw.rawKeyed.used() {
 		h, err := f.raw.rawKeyed.write(ctx, to)
 		if err != nil {
 			return nil, err
 		}
 		if h != nil {
-			s.RawKeyed = &metadata.KeyGroupsHandle{Form: metadata.TagKeyGroups, Range: f.groups, Offsets: f.raw.rawKeyed.offsets, Delegate: h}
+			s.RawKeyed = &metadata.KeyGroupsHandle{Form: metadata.TagKeyGroups, Range: f.groups, Offsets: f.raw.rawKeyed.offsetsByGroup(f.groups), Delegate: h}
 		}
 	}
-	if f.raw.rawOperator.used {
+	if f.raw.rawOperator.used() {
 		h, err := f.raw.rawOperator.write(ctx, to)
 		if err != nil {
 			return nil, err
 		}
 		if h != nil {
 			s.RawOperator = &metadata.OperatorHandle{Form: metadata.TagPartitionableOperator, Delegate: h,
-				States: []metadata.NamedPartitions{{Name: javaio.NewString(defaultPartitions), Mode: metadata.ModeSplit, Offsets: f.raw.rawOperator.offsets}}}
+				States: []metadata.NamedPartitions{{Name: javaio.NewString(defaultPartitions), Mode: metadata.ModeSplit, Offsets: f.raw.rawOperator.offsets()}}}
 			s.RawOperatorFlag = 1
 		}
 	}

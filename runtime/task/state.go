@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/keyed/heap"
 	"github.com/tidemark/tidemark/keyed/lsm"
@@ -13,6 +14,7 @@ import (
 	"github.com/tidemark/tidemark/operatorstate"
 	"github.com/tidemark/tidemark/serializer"
 	"github.com/tidemark/tidemark/snapshot"
+	statestream "github.com/tidemark/tidemark/snapshot/stream"
 )
 
 // BackendKind is a keyed state backend.
@@ -178,8 +180,7 @@ func (s *slot) close() error {
 	return err
 }
 
-// rawKeyedParts are the handles of raw keyed state that have key groups of the
-// subtask.
+// rawKeyedParts are the handles of raw keyed state, of all former subtasks.
 func (e *Env) rawKeyedParts() (parts []*metadata.KeyGroupsHandle, err error) {
 	o := e.slot.from.Operator(e.Operator)
 	if o == nil {
@@ -199,8 +200,8 @@ func (e *Env) rawKeyedParts() (parts []*metadata.KeyGroupsHandle, err error) {
 	return parts, nil
 }
 
-// RawKeyed calls f with the bytes that were written for each key group of the
-// subtask, in no order of the groups.
+// RawKeyed calls f with the bytes that were written for each key group of the subtask,
+// in ascending order of the groups of each former subtask. They are f's to keep.
 func (e *Env) RawKeyed(f func(group int, b []byte) error) error {
 	parts, err := e.rawKeyedParts()
 	if err != nil {
@@ -208,18 +209,42 @@ func (e *Env) RawKeyed(f func(group int, b []byte) error) error {
 	}
 	mine := e.KeyGroups()
 	for _, h := range parts {
-		err := e.readParts(h.Delegate, h.Offsets, func(i int) bool { return mine.Contains(h.Range.Start + int32(i)) }, func(i int, b []byte) error {
-			return f(int(h.Range.Start)+i, b)
-		})
+		if !overlap(h.Range, mine) {
+			continue
+		}
+		src, name, err := e.slot.from.Snapshot.OpenStream(e.Context, h.Delegate, false)
 		if err != nil {
 			return err
+		}
+		if src == nil {
+			continue
+		}
+		regions, err := statestream.Regions(name, h.Range.Start, h.Offsets, src.Size(), -1)
+		if err != nil {
+			return err
+		}
+		for _, r := range regions {
+			if !mine.Contains(r.KeyGroup) {
+				continue
+			}
+			b, err := e.piece(src, name, r.From, r.To)
+			if err != nil {
+				return err
+			}
+			if err := f(int(r.KeyGroup), b); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+func overlap(a, b metadata.KeyGroupRange) bool {
+	return a.Start <= b.End() && b.Start <= a.End()
+}
+
 // RawOperator calls f with each partition of the raw operator state that is the
-// subtask's after redistribution.
+// subtask's after redistribution. The bytes are f's to keep.
 func (e *Env) RawOperator(f func(b []byte) error) error {
 	o := e.slot.from.Operator(e.Operator)
 	if o == nil {
@@ -236,55 +261,48 @@ func (e *Env) RawOperator(f func(b []byte) error) error {
 		return err
 	}
 	for _, p := range dealt.Parts(e.Subtask) {
+		src, name, err := e.slot.from.Snapshot.OpenStream(e.Context, p.Handle.Delegate, false)
+		if err != nil {
+			return err
+		}
+		if src == nil {
+			continue
+		}
 		var all []int64 // of all subtasks, which end a partition too
 		for _, s := range p.Handle.States {
 			all = append(all, s.Offsets...)
 		}
-		mine := map[int64]bool{}
+		file := statestream.NewOperator(e.Context, src, name, false, all)
 		for _, s := range p.States {
 			for _, at := range s.Offsets {
-				mine[at] = true
+				from, to, err := file.Extent(at)
+				if err != nil {
+					return err
+				}
+				b, err := e.piece(src, name, from, to)
+				if err != nil {
+					return err
+				}
+				if err := f(b); err != nil {
+					return err
+				}
 			}
-		}
-		if err := e.readParts(p.Handle.Delegate, all, func(i int) bool { return mine[all[i]] }, func(_ int, b []byte) error { return f(b) }); err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-// readParts reads pieces of a stream, each of which reaches to the next offset or
-// to the end; a negative offset is no piece.
-func (e *Env) readParts(h metadata.StreamHandle, offsets []int64, want func(i int) bool, f func(i int, b []byte) error) error {
-	if h == nil {
-		return nil
+// piece reads bytes [from, to) of a stream, which are inside of it.
+func (e *Env) piece(src sst.Source, name string, from, to int64) ([]byte, error) {
+	if to-from > math.MaxInt32 {
+		return nil, &metadata.FormatError{Name: name, Offset: from, Field: "raw state", Detail: fmt.Sprintf("has %d bytes", to-from), Err: metadata.ErrCorrupt}
 	}
-	src, name, err := e.slot.from.Snapshot.OpenStream(e.Context, h, false)
-	if err != nil || src == nil {
-		return err
+	b := make([]byte, to-from)
+	if len(b) == 0 {
+		return b, nil
 	}
-	for i, from := range offsets {
-		if from < 0 || !want(i) {
-			continue
-		}
-		to := src.Size()
-		for _, o := range offsets {
-			if o > from && o < to {
-				to = o
-			}
-		}
-		if to < from || to-from > math.MaxInt32 {
-			return &metadata.FormatError{Name: name, Offset: from, Field: "raw state", Detail: fmt.Sprintf("begins there, but the file has %d bytes", src.Size()), Err: metadata.ErrCorrupt}
-		}
-		b := make([]byte, to-from)
-		if len(b) > 0 {
-			if _, err := src.ReadAt(e.Context, b, from); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		if err := f(i, b); err != nil {
-			return err
-		}
+	if _, err := src.ReadAt(e.Context, b, from); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return nil
+	return b, nil
 }
