@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tidemark/tidemark/metadata"
+	"github.com/tidemark/tidemark/runtime/channel"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/stream"
@@ -83,16 +84,26 @@ func (e *Execution) build(ctx context.Context, r *run) (err error) {
 			v.max = int(e.restored.MaxParallelism[i])
 		}
 	}
+	r.links, err = e.opts.Transport.Open(channel.LinkOptions{Context: ctx, Pool: e.channels, Buffers: e.opts.BuffersPerChannel, Failed: func(err error) {
+		e.inbox.put(func() {
+			if e.run == r {
+				e.failed(err)
+			}
+		})
+	}})
+	if err != nil {
+		return err
+	}
 	made := map[*exchange]*madeExchange{}
 	for _, v := range e.plan.vertices {
 		for i, x := range v.inputs {
 			p := slices.Index(x.from.outputs, x)
-			c, err := x.connect(e.channels, p, i, e.opts.BuffersPerChannel)
+			c, err := x.connect(e.channels, r.links, p, i, e.opts.BuffersPerChannel)
+			r.ends = append(r.ends, c)
 			if err != nil {
 				return err
 			}
 			made[x] = &madeExchange{c, p, i}
-			r.ends = append(r.ends, c)
 		}
 	}
 	name := uuid.NewString()
@@ -305,10 +316,15 @@ func (e *Execution) runEnded(r *run) {
 	if r.watchdog != nil {
 		r.watchdog.Stop()
 	}
+	r.cancel(nil)
+	if r.links != nil {
+		if err := r.links.Close(); err != nil {
+			e.opts.Log.Warn("connections between tasks", "error", err)
+		}
+	}
 	for _, c := range r.ends {
 		c.close()
 	}
-	r.cancel(nil)
 	e.run = nil
 	switch e.Status() {
 	case Running:

@@ -75,6 +75,7 @@ type run struct {
 	ready     int // tasks that run
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
+	links     channel.Links
 	ends      []*ends
 	dataEnds  map[event.Task]bool
 	cancelled bool

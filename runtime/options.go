@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental"
+	"github.com/tidemark/tidemark/runtime/channel"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/restart"
@@ -95,6 +96,9 @@ type Options struct {
 	// HistorySize is how many checkpoints History remembers; 0 is 10.
 	HistorySize int
 
+	// Transport joins the subtasks; nil is channel.InMemory. channel.Loopback does it by
+	// TCP, as between processes.
+	Transport channel.Transport
 	// Log is told of what happens; nil is nobody.
 	Log *slog.Logger
 }
@@ -133,6 +137,9 @@ func (o *Options) fill() error {
 	}
 	if o.CancelTimeout <= 0 {
 		o.CancelTimeout = 30 * time.Second
+	}
+	if o.Transport == nil {
+		o.Transport = channel.InMemory{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -109,8 +109,9 @@ type ends struct {
 	gates      []*channel.Gate
 }
 
-// connect makes the channels of an exchange.
-func (x *exchange) connect(pool *channel.Pool, partitionIndex, gateIndex, buffers int) (*ends, error) {
+// connect makes the channels of an exchange. With an error it gives those that there
+// are: links may be joined to them.
+func (x *exchange) connect(pool *channel.Pool, links channel.Links, partitionIndex, gateIndex, buffers int) (*ends, error) {
 	from, to := x.from.parallelism(), x.to.parallelism()
 	e := &ends{}
 	opts := &channel.PartitionOptions{BuffersPerChannel: buffers, AlignedOnly: x.edge.Exchange == stream.Forward || x.edge.Exchange == stream.Broadcast}
@@ -124,15 +125,16 @@ func (x *exchange) connect(pool *channel.Pool, partitionIndex, gateIndex, buffer
 	for i := range from {
 		p, err := channel.NewPartition(pool, partitionIndex, subs, opts)
 		if err != nil {
-			e.close()
-			return nil, err
+			return e, err
 		}
 		e.partitions = append(e.partitions, p)
 		for s := range subs {
+			gate, from := s, i
 			if x.pointwise() {
-				channel.Connect(p, 0, e.gates[i], 0)
-			} else {
-				channel.Connect(p, s, e.gates[s], i)
+				gate, from = i, 0
+			}
+			if err := links.Join(p, s, e.gates[gate], from); err != nil {
+				return e, err
 			}
 		}
 	}

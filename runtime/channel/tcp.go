@@ -141,6 +141,9 @@ func (s *Server) serve(c net.Conn) {
 	}()
 	err = out.send()
 	if err != nil {
+		if cause := o.p.cause(); cause != nil {
+			writeError(c, cause) // the reader tells why it fails
+		}
 		c.Close()
 	}
 	if rerr := <-done; err == nil {
