@@ -119,12 +119,12 @@ func Start(ctx context.Context, j *stream.Job, opts *Options) (*Execution, error
 	}
 	e.background.Go(func() { _ = e.coordinator.Run(context.WithoutCancel(ctx)) })
 	if e.from, err = e.coordinator.Latest(ctx); err != nil {
-		_ = e.coordinator.Shutdown(context.WithoutCancel(ctx), checkpoint.JobSuspended)
+		_ = e.coordinator.Shutdown(context.WithoutCancel(ctx), checkpoint.JobSuspended, nil)
 		e.background.Wait()
 		return nil, err
 	}
 	if err := e.openDatabases(); err != nil {
-		_ = e.coordinator.Shutdown(context.WithoutCancel(ctx), checkpoint.JobSuspended)
+		_ = e.coordinator.Shutdown(context.WithoutCancel(ctx), checkpoint.JobSuspended, nil)
 		e.background.Wait()
 		return nil, err
 	}
@@ -191,7 +191,11 @@ func (e *Execution) loop(ctx context.Context) {
 	defer close(e.done)
 	stop := context.AfterFunc(ctx, func() { e.inbox.put(func() { e.cancelled(context.Cause(ctx)) }) })
 	defer stop()
-	e.inbox.put(e.deploy)
+	if e.coordinator.Result().Ended() {
+		e.inbox.put(e.endedBefore)
+	} else {
+		e.inbox.put(e.deploy)
+	}
 	for !e.over() {
 		<-e.inbox.wake
 		for _, f := range e.inbox.take() {
@@ -228,13 +232,41 @@ func (e *Execution) removeDatabases() {
 // over says that nothing is under way any more.
 func (e *Execution) over() bool { return e.Status().Ended() && e.shutDown && e.run == nil }
 
+var jobStatuses = map[Status]checkpoint.JobStatus{Finished: checkpoint.JobFinished, Canceled: checkpoint.JobCanceled, Failed: checkpoint.JobFailed}
+
+// ErrEnded says that the job had ended before it was started, not by finishing, and
+// that its checkpoints were discarded.
+var ErrEnded = errors.New("the job has ended and does not begin anew")
+
+// endedBefore ends a job whose store has its result: what the process that wrote it
+// did not come to clean up is cleaned up.
+func (e *Execution) endedBefore() {
+	r := e.coordinator.Result()
+	for s, how := range jobStatuses {
+		if how != r.Status {
+			continue
+		}
+		if s != Finished {
+			e.result = fmt.Errorf("job %s: %w: it was %s: %s", e.plan.job.Name, ErrEnded, s, r.Error)
+		}
+		e.opts.Log.Info("the job had ended before", "status", s, "clean", r.Clean)
+		e.end(s)
+	}
+}
+
 // end tells the coordinator how the job ended, and waits for it.
 func (e *Execution) end(s Status) {
 	e.setStatus(s)
-	how := map[Status]checkpoint.JobStatus{Finished: checkpoint.JobFinished, Canceled: checkpoint.JobCanceled, Failed: checkpoint.JobFailed}[s]
+	how, cause := jobStatuses[s], e.result
 	e.background.Go(func() {
-		_ = e.coordinator.Shutdown(context.Background(), how)
-		e.inbox.put(func() { e.shutDown = true })
+		err := e.coordinator.Shutdown(context.Background(), how, cause)
+		e.inbox.put(func() {
+			if err != nil {
+				e.opts.Log.Error("the job's end", "error", err)
+				e.result = errors.Join(e.result, err)
+			}
+			e.shutDown = true
+		})
 	})
 }
 

@@ -57,11 +57,14 @@ type Options struct {
 	// AllowNonRestored starts a job that lacks operators with state in the snapshot.
 	AllowNonRestored bool
 	// Store of completed checkpoints; nil is one that lives as long as the Execution. A
-	// job whose store has checkpoints goes on from them.
+	// job whose store has checkpoints goes on from them. One whose store has its result,
+	// since it had finished, or failed or was cancelled and Delete says so, does not run
+	// again: it ends at once with that result, and what is left to delete is deleted.
 	Store checkpoint.Store
 	// Durable keeps which checkpoints are completed in a log beside them, so that a job
 	// with the same JobID that is started anew, by another process, goes on from the
-	// newest; one that is still running elsewhere is fenced. It is for jobs without Store.
+	// newest; one that is still running elsewhere is fenced. It is for jobs without Store,
+	// and has the job's result as well: see there.
 	Durable bool
 	// Savepoints is the URL of the folder where savepoints go that are given no other
 	// place; "" is none.
@@ -93,12 +96,12 @@ type Options struct {
 	// BufferSize in bytes and BuffersPerChannel are how much waits between two
 	// subtasks; 0 is channel.DefaultBufferSize and channel.DefaultBuffersPerChannel.
 	BufferSize, BuffersPerChannel int
-	// HistorySize is how many checkpoints History remembers; 0 is 10.
-	HistorySize int
-
 	// Transport joins the subtasks; nil is channel.InMemory. channel.Loopback does it by
 	// TCP, as between processes.
 	Transport channel.Transport
+	// HistorySize is how many checkpoints History remembers; 0 is 10.
+	HistorySize int
+
 	// Log is told of what happens; nil is nobody.
 	Log *slog.Logger
 }
@@ -135,11 +138,11 @@ func (o *Options) fill() error {
 			o.Restart, _ = restart.NewExponentialDelay(restart.ExponentialDelayOptions{}) // its defaults are good
 		}
 	}
-	if o.CancelTimeout <= 0 {
-		o.CancelTimeout = 30 * time.Second
-	}
 	if o.Transport == nil {
 		o.Transport = channel.InMemory{}
+	}
+	if o.CancelTimeout <= 0 {
+		o.CancelTimeout = 30 * time.Second
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))

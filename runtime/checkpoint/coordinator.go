@@ -104,6 +104,8 @@ type Coordinator struct {
 
 	finished bool // so ended the job
 
+	found JobResult // in the store
+
 	// Since New.
 	succeeds bool // former coordinators of the store have begun checkpoints
 	foreign  bool // the job's folder has checkpoints that are not the store's
@@ -260,10 +262,14 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		if c.litter != nil || found != nil {
 			c.lastLitter(cleanup, found, c.finished)
 		}
-		if _, err := c.cleaner.Clean(cleanup); err != nil {
-			c.log.Warn("files that nobody needs are left", "err", err)
+		_, failed := c.cleaner.Clean(cleanup)
+		if failed != nil {
+			c.log.Warn("files that nobody needs are left", "err", failed)
 		}
 		c.removeEmptied(cleanup)
+		if failed == nil {
+			c.recordClean(cleanup)
+		}
 		done()
 	}
 	stopClean()
@@ -574,17 +580,25 @@ func (c *Coordinator) Failover(ctx context.Context, cause error, partly bool) (*
 }
 
 // Shutdown ends the coordinator and waits for it. The retained checkpoints are
-// discarded if the configuration says so for this end of the job.
-func (c *Coordinator) Shutdown(ctx context.Context, status JobStatus) error {
+// discarded if the configuration says so for this end of the job. If that makes it the
+// end for good it is written to the store first, with the cause, which is nil for a job
+// that finished; an error says that it was not, and that nothing was discarded.
+func (c *Coordinator) Shutdown(ctx context.Context, status JobStatus, cause error) error {
+	var failed error
+	if c.final(status) {
+		if failed = c.record(ctx, status, cause); failed != nil {
+			status = JobSuspended
+		}
+	}
 	c.post(func() {
 		c.finished = status == JobFinished
 		c.feed(&Event{Kind: EvShutdown, Status: status})
 	})
 	select {
 	case <-c.ended:
-		return nil
+		return failed
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return errors.Join(failed, context.Cause(ctx))
 	}
 }
 

@@ -305,7 +305,7 @@ func TestCoordinatorOverRealFiles(t *testing.T) {
 	second2.run(t)
 	second2.c.OperatorEvent(second2.tasks()[0], second2.graph.Vertices[0].ID, []byte("bad"))
 	require.ErrorContains(t, <-second2.failed, "bad event")
-	require.NoError(t, second2.c.Shutdown(ctx, JobFinished))
+	require.NoError(t, second2.c.Shutdown(ctx, JobFinished, nil))
 	var left []string
 	for _, n := range objects(t, store) {
 		if !strings.HasPrefix(n, "sp/") {

@@ -31,6 +31,7 @@ import (
 //	epoch 3 takeover K5GJ3…
 //	next 48 first 1
 //	stopped "s3://bucket/sp/savepoint-7f3c01-00aa"    only if the job was stopped
+//	result finished dirty ""                          only if the job has ended
 //	checkpoint 41 own - "s3://bucket/ckp/7f3c…/chk-41/_metadata"
 //	end 1 9ae0daaf
 //
@@ -309,6 +310,13 @@ func encodeLog(r *logRecord) []byte {
 	if r.Stopped != "" {
 		fmt.Fprintf(&b, "stopped %q\n", r.Stopped)
 	}
+	if r.Result.Ended() {
+		clean := "dirty"
+		if r.Result.Clean {
+			clean = "clean"
+		}
+		fmt.Fprintf(&b, "result %s %s %q\n", r.Result.Status, clean, r.Result.Error)
+	}
 	for i := range r.Retained {
 		c := &r.Retained[i]
 		what := "-"
@@ -371,6 +379,20 @@ func decodeLog(name string, data []byte) (rec logRecord, err error) {
 	if strings.HasPrefix(body, "stopped ") {
 		if rec.Stopped, err = strconv.Unquote(strings.Join(next()[1:], " ")); err != nil || rec.Stopped == "" {
 			return bad("stopped", "the path is damaged")
+		}
+	}
+	if strings.HasPrefix(body, "result ") {
+		f = strings.SplitN(strings.Join(next(), " "), " ", 4)
+		if len(f) != 4 || f[2] != "clean" && f[2] != "dirty" {
+			return bad("result", "the line is damaged")
+		}
+		status := slices.Index(jobStatuses[:], f[1])
+		if status <= int(JobSuspended) {
+			return bad("result", "%.30q is no end of a job", f[1])
+		}
+		rec.Result = JobResult{Status: JobStatus(status), Clean: f[2] == "clean"}
+		if rec.Result.Error, err = strconv.Unquote(f[3]); err != nil {
+			return bad("result", "the error is damaged")
 		}
 	}
 	for body != "" {

@@ -161,6 +161,7 @@ func TestLogRecordDamage(t *testing.T) {
 	rec := logRecord{epoch: 3, takeover: true, owner: "ME", Content: content(48, 41, 42)}
 	rec.Retained[0].Mode, rec.Retained[0].Savepoint = Claimed, true
 	rec.Stopped = "file:/sp/a \"savepoint\"/_metadata"
+	rec.Result = JobResult{Status: JobFailed, Error: "two\nlines \"quoted\""}
 	data := encodeLog(&rec)
 	got, err := decodeLog("x", data)
 	require.NoError(t, err)
@@ -193,6 +194,8 @@ func FuzzDecodeLog(f *testing.F) {
 	rec := logRecord{epoch: 3, owner: "ME", Content: content(48, 41, 42)}
 	f.Add(encodeLog(&rec))
 	rec.Stopped = "file:/sp/a/_metadata"
+	f.Add(encodeLog(&rec))
+	rec.Result = JobResult{Status: JobFinished, Clean: true}
 	f.Add(encodeLog(&rec))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		rec, err := decodeLog("x", b)

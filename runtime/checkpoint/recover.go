@@ -45,8 +45,9 @@ func (c *Coordinator) recover(ctx context.Context) error {
 		if len(content.Retained) > 0 {
 			c.log.Warn("checkpoints from before the job was stopped with a savepoint are deleted", "checkpoints", completedList(content.Retained))
 		}
-		content.Stopped, content.Retained = "", nil
+		content.Stopped, content.Retained, content.Result = "", nil, JobResult{}
 	}
+	c.found = content.Result
 	c.content = content.clone()
 	var usable []Completed
 	var snapshots []*snapshot.Snapshot
@@ -73,6 +74,8 @@ func (c *Coordinator) recover(ctx context.Context) error {
 		case newestReads:
 			// An older one is not needed to start, but it must not be forgotten in silence.
 			c.log.Error("a retained checkpoint cannot be read and is not kept any more", "err", errors.Join(unreadable...))
+		case content.Result.Ended():
+			c.log.Error("checkpoints of the job, which has ended, cannot be read and are not kept any more", "err", err)
 		case !c.cfg.Restore.FallBack || len(usable) == 0:
 			return err
 		default:
@@ -84,7 +87,7 @@ func (c *Coordinator) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(usable) == 0 && c.cfg.Restore.Path != "" {
+	if len(usable) == 0 && c.cfg.Restore.Path != "" && !content.Result.Ended() {
 		k, err := c.adopt(ctx)
 		if err != nil {
 			return err

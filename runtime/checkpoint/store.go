@@ -32,6 +32,8 @@ type Content struct {
 	// Stopped is the savepoint that the job was stopped with. Its sinks commit what is
 	// in there, so that to begin before it would do that work again. Empty for none.
 	Stopped string
+	// Result is how the job ended.
+	Result JobResult
 	// Retained checkpoints, ascending.
 	Retained []Completed
 }
