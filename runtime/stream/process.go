@@ -30,7 +30,10 @@ type Snapshotter interface {
 	Snapshot(s *task.Snapshotting) error
 }
 
-// Finisher is a function that sends something at the end of a bounded input.
+// Finisher is a function that sends something at the end of a bounded input. As in
+// Flink, Finish may be called again: after a restart from a checkpoint in which other
+// subtasks had not come so far, with the state as the first call left it. So what it
+// sends from its state it takes out of it. It is no place to commit anything.
 type Finisher[OUT any] interface {
 	Finish(c *Context[OUT]) error
 }
