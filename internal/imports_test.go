@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"incremental":              {"serializer", "metadata", "blobstore", "internal/javaio"},
 	"snapshot":                 {"incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
 	"keyed":                    {"snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
-	"keyed/internal/keyedtest": {"keyed", "snapshot", "serializer", "metadata", "blobstore", "internal/testdata"},
+	"keyed/internal/keyedtest": {"keyed", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/testdata"},
 	"operatorstate":            {"snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
 	"runtime":                  {"keyed", "operatorstate", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
 	"cmd":                      {"runtime", "keyed", "operatorstate", "snapshot", "incremental", "serializer", "metadata", "blobstore", "internal/javaio"},
