@@ -1,5 +1,7 @@
 package table
 
+import "math/bits"
+
 // oldVersion is an entry as it was from one epoch until another.
 type oldVersion[K, N comparable, V any] struct {
 	entry       Entry[K, N, V]
@@ -9,46 +11,148 @@ type oldVersion[K, N comparable, V any] struct {
 
 func (o *oldVersion[K, N, V]) seen(w *View) bool { return o.from <= w.epoch && w.epoch < o.until }
 
-// keep saves an entry before it changes, if an open view needs it, and marks the
-// entry as changed now. The caller holds the lock.
-func (t *Table[K, N, V]) keep(sh *shard[K, N, V], seg *segment[K, N, V], e *Entry[K, N, V], hash uint32) {
+// changes are what was changed in a segment while views were open. The owner alone
+// writes them, under the shard's lock while a view is open; it may read them without.
+//
+// What was changed since the newest view is a bit for each slot: these stay in the cache
+// where epochs of all slots would not.
+type changes[K, N comparable, V any] struct {
+	epoch uint32   // in which the slots with a bit were set
+	bits  []uint64 // one for each slot
+	vers  []uint32 // epochs of the others; nil, like 0, is older than all views
+	old   []oldVersion[K, N, V]
+	few   [maxGroups * groupSlots / 64]uint64 // bits, of a segment that is not overgrown
+}
+
+// changes are those of a segment, made with the first, whose bits are of the present.
+func (g *segment[K, N, V]) changes(views *Views) *changes[K, N, V] {
+	c := g.changed.Load()
+	if c == nil {
+		c = &changes[K, N, V]{epoch: views.epoch}
+		if n := (len(g.slots) + 63) / 64; n <= len(c.few) {
+			c.bits = c.few[:n]
+		} else {
+			c.bits = make([]uint64, n)
+		}
+		g.changed.Store(c)
+	} else if c.epoch != views.epoch {
+		c.renew(views)
+	}
+	return c
+}
+
+// renew makes the bits of the present. Epochs of what they said before are only needed
+// for views that do not see it.
+func (c *changes[K, N, V]) renew(views *Views) {
+	if views.needed(0, c.epoch) {
+		if c.vers == nil {
+			c.vers = make([]uint32, 64*len(c.bits))
+		}
+		for i, b := range c.bits {
+			for ; b != 0; b &= b - 1 {
+				c.vers[64*i+bits.TrailingZeros64(b)] = c.epoch
+			}
+		}
+	}
+	clear(c.bits)
+	c.epoch = views.epoch
+}
+
+// now tells whether a slot was set in the epoch of the bits.
+func (c *changes[K, N, V]) now(slot uint32) bool { return c.bits[slot/64]>>(slot%64)&1 != 0 }
+
+// at is the epoch in which a slot was set.
+func (c *changes[K, N, V]) at(slot uint32) uint32 {
+	switch {
+	case c.now(slot):
+		return c.epoch
+	case c.vers != nil:
+		return c.vers[slot]
+	}
+	return 0
+}
+
+// set sets the epoch in which a slot was set.
+func (c *changes[K, N, V]) set(slot, epoch uint32) {
+	if epoch == c.epoch {
+		c.bits[slot/64] |= 1 << (slot % 64)
+		return
+	}
+	c.bits[slot/64] &^= 1 << (slot % 64)
+	if c.vers == nil && epoch != 0 {
+		c.vers = make([]uint32, 64*len(c.bits))
+	}
+	if c.vers != nil {
+		c.vers[slot] = epoch
+	}
+}
+
+// touch brings the place of the next old version into the cache.
+func (c *changes[K, N, V]) touch() {
+	if n := len(c.old); n < cap(c.old) && c.old[:n+1][n].from == ^uint32(0) {
+		panic("table: an epoch that is never reached")
+	}
+}
+
+// inherit takes old versions over from a segment: those whose hashes have want
+// under mask.
+func (g *segment[K, N, V]) inherit(views *Views, from *segment[K, N, V], mask, want uint32) {
+	old := from.changed.Load()
+	if old == nil || len(old.old) == 0 {
+		return
+	}
+	c := g.changes(views)
+	if mask == 0 && len(c.old) == 0 {
+		c.old = old.old
+		return
+	}
+	for i := range old.old {
+		if old.old[i].hash&mask == want {
+			c.old = append(c.old, old.old[i])
+		}
+	}
+}
+
+// keep saves a slot's entry before it changes, if an open view needs it, and marks it
+// as changed now. The caller holds the lock.
+func (t *Table[K, N, V]) keep(sh *shard[K, N, V], seg *segment[K, N, V], slot, hash uint32) {
 	if t.views.readers.Load() == 0 {
 		return
 	}
-	sh.passed.Store(0)
-	slot, from := seg.slotOf(e), uint32(0)
-	if seg.vers != nil {
-		from = seg.vers[slot]
+	if sh.passed.Load() != 0 { // storing waits for all that was stored before
+		sh.passed.Store(0)
 	}
+	c := seg.changes(t.views)
 	// The newest view is older than this epoch: it sees the entry, or none does.
-	if from <= t.views.newest.Load() {
-		if len(seg.old) == cap(seg.old) {
-			seg.prune(t.views)
+	if from := c.at(slot); from <= t.views.newest.Load() {
+		if len(c.old) == cap(c.old) {
+			c.prune(t.views, len(seg.slots))
 		}
-		seg.old = append(seg.old, oldVersion[K, N, V]{*e, hash, from, t.views.epoch})
+		c.old = append(c.old, oldVersion[K, N, V]{seg.slots[slot], hash, from, t.views.epoch})
 	}
-	seg.stamp(slot, t.views.epoch)
+	c.set(slot, c.epoch)
 }
 
 // prune makes room in the list of old versions: first by dropping what no open
 // view sees.
-func (g *segment[K, N, V]) prune(views *Views) {
-	kept := g.old[:0]
-	for i := range g.old {
-		if views.needed(g.old[i].from, g.old[i].until) {
-			kept = append(kept, g.old[i])
+func (c *changes[K, N, V]) prune(views *Views, slots int) {
+	kept := c.old[:0]
+	for i := range c.old {
+		if views.needed(c.old[i].from, c.old[i].until) {
+			kept = append(kept, c.old[i])
 		}
 	}
-	clear(g.old[len(kept):])
-	g.old = kept
-	if 2*len(kept) >= cap(kept) {
-		g.old = append(make([]oldVersion[K, N, V], 0, max(8, min(2*cap(kept), cap(kept)+len(g.slots)/4))), kept...)
+	clear(c.old[len(kept):])
+	c.old = kept
+	if n := cap(kept); 2*len(kept) >= n {
+		c.old = append(make([]oldVersion[K, N, V], 0, max(8, min(4*n, n+slots/4))), kept...)
 	}
 }
 
 // sees tells whether a view sees a slot's entry as it is.
 func (g *segment[K, N, V]) sees(w *View, slot uint32) bool {
-	return g.vers == nil || g.vers[slot] <= w.epoch
+	c := g.changed.Load()
+	return c == nil || c.at(slot) <= w.epoch
 }
 
 // Batch appends the entries of a segment of a key group that a view sees to buf, and
@@ -61,20 +165,23 @@ func (t *Table[K, N, V]) Batch(w *View, group int, pos uint64, buf []Entry[K, N,
 	seg := sh.place(uint32(pos)).seg
 	// Segments that were merged since the last call have entries that were given.
 	whole := pos&(1<<(32-seg.depth)-1) == 0
+	c := seg.changed.Load()
 	for g, word := range seg.tags {
 		for i := range uint32(groupSlots) {
 			if word>>(8*i)&0x80 == 0 {
 				continue
 			}
 			slot := uint32(g)*groupSlots + i
-			if seg.sees(w, slot) && (whole || uint64(t.hashOf(seg, slot)) >= pos) {
+			if (c == nil || c.at(slot) <= w.epoch) && (whole || uint64(t.hashOf(seg, slot)) >= pos) {
 				buf = append(buf, seg.slots[slot])
 			}
 		}
 	}
-	for i := range seg.old {
-		if o := &seg.old[i]; o.seen(w) && uint64(o.hash) >= pos {
-			buf = append(buf, o.entry)
+	if c != nil {
+		for i := range c.old {
+			if o := &c.old[i]; o.seen(w) && uint64(o.hash) >= pos {
+				buf = append(buf, o.entry)
+			}
 		}
 	}
 	next = seg.behind(pos)
@@ -89,18 +196,21 @@ func (t *Table[K, N, V]) Count(w *View, group int) int {
 		sh.mu.Lock()
 		seg := sh.place(uint32(pos)).seg
 		whole := pos&(1<<(32-seg.depth)-1) == 0
-		if whole && seg.vers == nil {
+		c := seg.changed.Load()
+		if whole && c == nil {
 			n += seg.n
 		} else {
 			for slot := range uint32(len(seg.slots)) {
-				if seg.used(slot) && seg.sees(w, slot) && (whole || uint64(t.hashOf(seg, slot)) >= pos) {
+				if seg.used(slot) && (c == nil || c.at(slot) <= w.epoch) && (whole || uint64(t.hashOf(seg, slot)) >= pos) {
 					n++
 				}
 			}
 		}
-		for i := range seg.old {
-			if o := &seg.old[i]; o.seen(w) && uint64(o.hash) >= pos {
-				n++
+		if c != nil {
+			for i := range c.old {
+				if o := &c.old[i]; o.seen(w) && uint64(o.hash) >= pos {
+					n++
+				}
 			}
 		}
 		pos = seg.behind(pos)
@@ -118,9 +228,11 @@ func (t *Table[K, N, V]) Lookup(w *View, group int, hash uint32, key K, ns N) (e
 	if now := t.Find(group, hash, key, ns); now != nil && seg.sees(w, seg.slotOf(now)) {
 		return *now, true
 	}
-	for i := range seg.old {
-		if o := &seg.old[i]; o.hash == hash && o.seen(w) && t.same(&o.entry, key, ns) {
-			return o.entry, true
+	if c := seg.changed.Load(); c != nil {
+		for i := range c.old {
+			if o := &c.old[i]; o.hash == hash && o.seen(w) && t.same(&o.entry, key, ns) {
+				return o.entry, true
+			}
 		}
 	}
 	return e, false
@@ -147,7 +259,7 @@ func (t *Table[K, N, V]) Passed(w *View, group int) {
 	for pos := uint64(0); pos < 1<<32; {
 		seg := sh.place(uint32(pos)).seg
 		if seg != t.none {
-			seg.old, seg.vers = nil, nil
+			seg.changed.Store(nil)
 		}
 		pos = seg.behind(pos)
 	}
@@ -177,7 +289,7 @@ func (t *Table[K, N, V]) Release(w *View) {
 				}
 				seg := sh.place(uint32(pos)).seg
 				if seg != t.none {
-					seg.old, seg.vers = nil, nil
+					seg.changed.Store(nil)
 				}
 				if pos = seg.behind(pos); pos >= 1<<32 {
 					break
@@ -196,7 +308,9 @@ func (t *Table[K, N, V]) OldVersions() int {
 		sh.mu.Lock()
 		for pos := uint64(0); pos < 1<<32; {
 			seg := sh.place(uint32(pos)).seg
-			n += len(seg.old)
+			if c := seg.changed.Load(); c != nil {
+				n += len(c.old)
+			}
 			pos = seg.behind(pos)
 		}
 		sh.mu.Unlock()

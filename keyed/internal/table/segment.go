@@ -1,6 +1,7 @@
 package table
 
 import (
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -29,10 +30,9 @@ type segment[K, N comparable, V any] struct {
 	n      int      // entries
 	depth  uint8
 
-	// vers are the epochs in which entries were set while views were open; nil, like
-	// 0, is older than all of them.
-	vers []uint32
-	old  []oldVersion[K, N, V] // what open views see and was changed since
+	// changed is what was changed while views were open; nil if nothing was, or if no
+	// view needs it any more.
+	changed atomic.Pointer[changes[K, N, V]]
 
 	slab  *slab[Entry[K, N, V]] // nil: slots are an object of their own
 	tslab *slab[uint64]
@@ -143,24 +143,25 @@ func (t *Table[K, N, V]) freeSegment(g *segment[K, N, V]) {
 	*g = segment[K, N, V]{}
 }
 
+// renew makes a segment's changes, if it has any, of the present.
+func (t *Table[K, N, V]) renew(g *segment[K, N, V]) {
+	if g.changed.Load() != nil {
+		g.changes(t.views)
+	}
+}
+
 // move takes a slot's entry over into another segment.
-func (g *segment[K, N, V]) move(from *segment[K, N, V], slot, hash uint32) {
+func (g *segment[K, N, V]) move(views *Views, from *segment[K, N, V], slot, hash uint32) {
 	to := g.claim(hash)
 	g.slots[to] = from.slots[slot]
 	if g.hashes != nil {
 		g.hashes[to] = hash
 	}
-	if from.vers != nil && from.vers[slot] != 0 {
-		g.stamp(to, from.vers[slot])
+	if c := from.changed.Load(); c != nil {
+		if epoch := c.at(slot); epoch != 0 {
+			g.changes(views).set(to, epoch)
+		}
 	}
-}
-
-// stamp sets the epoch of an entry's last change.
-func (g *segment[K, N, V]) stamp(slot, epoch uint32) {
-	if g.vers == nil {
-		g.vers = make([]uint32, len(g.slots))
-	}
-	g.vers[slot] = epoch
 }
 
 // room makes room for one more entry in the segment of a hash.
@@ -185,12 +186,13 @@ func (t *Table[K, N, V]) room(sh *shard[K, N, V], hash uint32) {
 // resized is a segment's content in another number of groups.
 func (t *Table[K, N, V]) resized(seg *segment[K, N, V], groups int) *segment[K, N, V] {
 	to := t.newSegment(groups, seg.depth)
+	t.renew(seg)
 	for i := range uint32(len(seg.slots)) {
 		if seg.used(i) {
-			to.move(seg, i, t.hashOf(seg, i))
+			to.move(t.views, seg, i, t.hashOf(seg, i))
 		}
 	}
-	to.old = seg.old
+	to.inherit(t.views, seg, 0, 0)
 	return to
 }
 
@@ -214,6 +216,7 @@ func (t *Table[K, N, V]) split(sh *shard[K, N, V], seg *segment[K, N, V], hash u
 		sh.shift--
 		sh.deepest = 0
 	}
+	t.renew(seg)
 	var half [2]*segment[K, N, V]
 	for i := range half {
 		half[i] = t.newSegment(len(seg.tags), seg.depth+1)
@@ -222,13 +225,11 @@ func (t *Table[K, N, V]) split(sh *shard[K, N, V], seg *segment[K, N, V], hash u
 	for i := range uint32(len(seg.slots)) {
 		if seg.used(i) {
 			h := t.hashOf(seg, i)
-			half[h>>bit&1].move(seg, i, h)
+			half[h>>bit&1].move(t.views, seg, i, h)
 		}
 	}
-	for _, o := range seg.old {
-		to := half[o.hash>>bit&1]
-		to.old = append(to.old, o)
-	}
+	half[0].inherit(t.views, seg, 1<<bit, 0)
+	half[1].inherit(t.views, seg, 1<<bit, 1<<bit)
 	from, end := sh.places(seg.depth, hash)
 	mid := (from + end) / 2
 	for i := from; i < end; i++ {
@@ -269,12 +270,13 @@ func (t *Table[K, N, V]) merge(sh *shard[K, N, V], a, b *segment[K, N, V], hash 
 	}
 	to := t.newSegment(groups, a.depth-1)
 	for _, seg := range []*segment[K, N, V]{a, b} {
+		t.renew(seg)
 		for i := range uint32(len(seg.slots)) {
 			if seg.used(i) {
-				to.move(seg, i, t.hashOf(seg, i))
+				to.move(t.views, seg, i, t.hashOf(seg, i))
 			}
 		}
-		to.old = append(to.old, seg.old...)
+		to.inherit(t.views, seg, 0, 0)
 	}
 	if 32-sh.shift == a.depth {
 		sh.deepest -= 2

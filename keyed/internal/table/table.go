@@ -226,10 +226,31 @@ func (t *Table[K, N, V]) Set(group int, hash uint32, e *Entry[K, N, V], v V) {
 		e.Val = v
 		return
 	}
-	sh.mu.Lock()
-	t.keep(sh, sh.place(hash).seg, e, hash)
+	// What the lock would wait for is asked for in front of it, all at a time.
+	seg := sh.place(hash).seg
+	slot := seg.slotOf(e)
+	if c := seg.changed.Load(); c != nil {
+		if c.epoch > newest && c.now(slot) { // no view sees it, so that nobody reads it
+			e.Val = v
+			return
+		}
+		c.touch()
+	}
+	sh.lock()
+	t.keep(sh, seg, slot, hash)
 	e.Val = v
 	sh.mu.Unlock()
+}
+
+// lock is mu.Lock for the owner. Readers hold mu for some microseconds, which is less
+// than it takes to sleep and be woken.
+func (sh *shard[K, N, V]) lock() {
+	for range 2000 {
+		if sh.mu.TryLock() {
+			return
+		}
+	}
+	sh.mu.Lock()
 }
 
 // Insert adds an entry that Find did not find.
@@ -239,13 +260,14 @@ func (t *Table[K, N, V]) Insert(group int, hash uint32, key K, ns N, v V) *Entry
 	if !t.read(sh) {
 		return t.insert(sh, hash, key, ns, v)
 	}
-	sh.mu.Lock()
+	sh.lock()
 	defer sh.mu.Unlock()
 	e := t.insert(sh, hash, key, ns, v)
 	if t.views.readers.Load() > 0 {
 		sh.passed.Store(0)
 		seg := sh.place(hash).seg
-		seg.stamp(seg.slotOf(e), t.views.epoch)
+		c := seg.changes(t.views)
+		c.set(seg.slotOf(e), c.epoch)
 	}
 	return e
 }
@@ -260,8 +282,8 @@ func (t *Table[K, N, V]) insert(sh *shard[K, N, V], hash uint32, key K, ns N, v 
 	if seg.hashes != nil {
 		seg.hashes[slot] = hash
 	}
-	if seg.vers != nil {
-		seg.vers[slot] = 0
+	if c := seg.changed.Load(); c != nil {
+		c.set(slot, 0)
 	}
 	e := &seg.slots[slot]
 	e.Key, e.NS, e.Val = key, ns, v
@@ -273,12 +295,12 @@ func (t *Table[K, N, V]) Remove(group int, hash uint32, e *Entry[K, N, V]) {
 	sh := &t.shards[group-t.first]
 	seg := sh.place(hash).seg
 	t.live--
-	if t.read(sh) {
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		t.keep(sh, seg, e, hash)
-	}
 	slot := seg.slotOf(e)
+	if t.read(sh) {
+		sh.lock()
+		defer sh.mu.Unlock()
+		t.keep(sh, seg, slot, hash)
+	}
 	*e = Entry[K, N, V]{}
 	seg.vacate(hash, slot)
 	sh.live--
