@@ -17,14 +17,15 @@ import (
 )
 
 // TestARealFlink hands snapshots to Flinks of some versions, each in one JVM, and
-// takes theirs. FLINK names the versions, by default 1.20.0 and 2.3.0. SEEDS is the
+// takes theirs; the versions at the same time, but for the first command, before which
+// Maven builds. FLINK names the versions, by default 1.20.0 and 2.3.0. SEEDS is the
 // number of random descriptions, by default 4, or a range FIRST-LAST.
 func TestARealFlink(t *testing.T) {
-	f := newFixture(t)
 	for _, version := range flinkverify.Versions() {
 		t.Run(version, func(t *testing.T) {
-			flink := flinkverify.Start(t, version)
+			f, flink := newFixture(t), flinkverify.Start(t, version)
 			mustNotice(t, f, flink, t.TempDir())
+			t.Parallel()
 			t.Run("written", func(t *testing.T) { testWritten(t, f, flink) })
 			t.Run("created", func(t *testing.T) { testCreated(t, f, flink) })
 			t.Run("backends", func(t *testing.T) { testBackends(t, f, flink) })
