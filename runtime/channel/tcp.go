@@ -370,7 +370,7 @@ func Dial(ctx context.Context, address, name string, pool *Pool, g *Gate, channe
 	r.q.ended = func() { r.ended.Store(true); r.signal() }
 	g.connect(channel, r.q)
 	r.stop = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
-	r.wg.Go(func() { r.receive(name) })
+	r.wg.Go(func() { r.receive(ctx, name) })
 	r.wg.Go(r.grant)
 	return r, nil
 }
@@ -426,9 +426,13 @@ func (r *Conn) grant() {
 }
 
 // receive puts what comes into the queue.
-func (r *Conn) receive(name string) {
+func (r *Conn) receive(ctx context.Context, name string) {
 	err := r.frames(bufio.NewReaderSize(r.c, 64<<10))
 	if err == nil {
+		return
+	}
+	if ctx.Err() != nil { // what the other end says of it may be here first
+		r.fail(context.Cause(ctx))
 		return
 	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF {

@@ -216,11 +216,9 @@ func TestTCPLossFailsBothEndsOnce(t *testing.T) {
 	}
 	require.ErrorIs(t, err, ErrConnection)
 	// The writer does not go on for ever into nowhere.
-	for i := 0; err != nil && i < 1000; i++ {
-		if err = r.p.End(0, append(r.p.Begin(0), TagRecord)); err != nil {
-			break
-		}
-		err = ErrConnection
+	err = nil
+	for i := 0; err == nil && i < 1000; i++ {
+		err = r.p.End(0, append(r.p.Begin(0), TagRecord))
 	}
 	require.ErrorIs(t, err, ErrConnection)
 }
