@@ -62,10 +62,14 @@ func TestFinishTwice(t *testing.T) {
 	const n = 200_000 // a millisecond for each in the slow subtask
 	to := t.TempDir()
 	var finished atomic.Int64
-	var slow, fail atomic.Bool
+	var slow, began, fail atomic.Bool
 	slow.Store(true)
 	hook := func(subtask int) error {
+		for subtask == 0 && !began.Load() { // else it may take the other's numbers too
+			time.Sleep(time.Millisecond)
+		}
 		if subtask == 1 && slow.Load() {
+			began.Store(true)
 			if fail.CompareAndSwap(true, false) {
 				return errInjected
 			}
