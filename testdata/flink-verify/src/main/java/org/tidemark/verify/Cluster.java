@@ -96,14 +96,17 @@ final class Cluster {
         return all(EnumSet.of(ExecutionState.RUNNING, ExecutionState.FINISHED));
     }
 
+    /** A job whose master is still being made has a graph without vertices: it is in none of the states. */
     private boolean all(EnumSet<ExecutionState> states) {
         try {
+            boolean any = false;
             for (AccessExecutionVertex v : cluster.getExecutionGraph(job).get().getAllExecutionVertices()) {
                 if (!states.contains(v.getExecutionState())) {
                     return false;
                 }
+                any = true;
             }
-            return true;
+            return any;
         } catch (Exception e) {
             return false; // a job that has failed is noticed in await
         }
