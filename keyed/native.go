@@ -3,6 +3,7 @@ package keyed
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"github.com/tidemark/tidemark/keyed/internal/engine"
@@ -24,6 +25,8 @@ type native[K, N comparable, S any] struct {
 	first int
 	count uint
 	ttl   TTLConfig
+
+	batches sync.Pool // for each
 
 	sweepGroup int          // where Sweep goes on
 	sweepAt    table.Cursor // likewise
@@ -186,7 +189,18 @@ func (n *native[K, N, S]) Stats() engine.Stats {
 
 // each calls f for each entry of a view's key group, from any goroutine.
 func (n *native[K, N, S]) each(w *table.View, group int, f func(e *table.Entry[K, N, S]) error) error {
-	buf := make([]table.Entry[K, N, S], 0, 64)
+	lent, _ := n.batches.Get().(*[]table.Entry[K, N, S])
+	if lent == nil {
+		lent = new([]table.Entry[K, N, S])
+	}
+	buf := *lent
+	defer func() {
+		if n.tab.Pointers() {
+			clear(buf[:cap(buf)]) // nothing of what entries point to is kept
+		}
+		*lent = buf[:0]
+		n.batches.Put(lent)
+	}()
 	for from, done := uint64(0), false; !done; {
 		buf, from, done = n.tab.Batch(w, group, from, buf[:0])
 		for i := range buf {

@@ -594,7 +594,7 @@ func (w *KeyedWriter) Finish() (offsets []int64, err error) {
 	}
 	w.endKeyGroup()
 	w.emptyUntil(w.groups.Start + w.groups.Count)
-	w.out.flush(len(w.out.buf))
+	w.out.finish()
 	w.finished = true
 	if w.out.err != nil {
 		return nil, w.out.err

@@ -175,7 +175,7 @@ func (w *OperatorWriter) Finish() ([]metadata.NamedPartitions, error) {
 		return nil, w.misuse("is finished")
 	}
 	w.until(len(w.states))
-	w.out.flush(len(w.out.buf))
+	w.out.finish()
 	w.finished = true
 	if w.out.err != nil {
 		return nil, w.out.err

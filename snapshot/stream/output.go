@@ -3,6 +3,7 @@ package stream
 import (
 	"hash/crc32"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/s2"
 )
@@ -20,7 +21,8 @@ type output struct {
 	w       io.Writer
 	buf     []byte
 	written int64 // bytes that w has
-	framed  bool  // what is gathered goes into frames
+	lent    *[]byte
+	framed  bool // what is gathered goes into frames
 	frame   []byte
 	err     error
 }
@@ -34,12 +36,31 @@ func (o *output) position() int64 {
 	return o.written + int64(len(o.buf))
 }
 
+// outputBuffers have room for a block and what stands behind it.
+var outputBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, outputBlock+firstBlock)
+	return &b
+}}
+
 // spill writes whole blocks of the first n gathered bytes, if there are enough.
 func (o *output) spill(n int) {
-	if n < outputBlock {
-		return
+	switch {
+	case n >= outputBlock:
+		o.flush(n - n%outputBlock)
+	case o.lent == nil && n >= firstBlock/2: // it is not a small file
+		o.lent = outputBuffers.Get().(*[]byte)
+		o.buf = append((*o.lent)[:0], o.buf...)
 	}
-	o.flush(n - n%outputBlock)
+}
+
+// finish writes what is left. Nothing may be gathered after it.
+func (o *output) finish() {
+	o.flush(len(o.buf))
+	if o.lent != nil && cap(o.buf) <= 2*outputBlock {
+		*o.lent = o.buf
+		outputBuffers.Put(o.lent)
+	}
+	o.lent, o.buf = nil, nil
 }
 
 // flush writes the first n gathered bytes.

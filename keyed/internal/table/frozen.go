@@ -1,6 +1,9 @@
 package table
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 // oldVersion is an entry as it was from one epoch until another.
 type oldVersion[K, N comparable, V any] struct {
@@ -28,16 +31,65 @@ type changes[K, N comparable, V any] struct {
 func (g *segment[K, N, V]) changes(views *Views) *changes[K, N, V] {
 	c := g.changed.Load()
 	if c == nil {
-		c = &changes[K, N, V]{epoch: views.epoch}
-		if n := (len(g.slots) + 63) / 64; n <= len(c.few) {
-			c.bits = c.few[:n]
-		} else {
-			c.bits = make([]uint64, n)
-		}
+		c = &changes[K, N, V]{}
+		c.begin(views, len(g.slots))
 		g.changed.Store(c)
 	} else if c.epoch != views.epoch {
 		c.renew(views)
 	}
+	return c
+}
+
+func (c *changes[K, N, V]) begin(views *Views, slots int) {
+	c.epoch = views.epoch
+	if n := (slots + 63) / 64; n <= len(c.few) {
+		c.bits = c.few[:n]
+	} else {
+		c.bits = make([]uint64, n)
+	}
+}
+
+// spareBytes is how much memory of old versions a key group keeps from one view for the
+// next: allocating it was a third of what a snapshot of small values cost the owner.
+const spareBytes = 32 << 10
+
+// spares are changes that no view needs any more.
+type spares[K, N comparable, V any] struct {
+	all   []*changes[K, N, V]
+	bytes int
+}
+
+func (c *changes[K, N, V]) bytes() int {
+	return cap(c.old) * int(unsafe.Sizeof(oldVersion[K, N, V]{}))
+}
+
+// drop lets a segment's changes go. The owner may be looking at them: they stay as
+// they are until it takes them for another segment.
+func (t *Table[K, N, V]) drop(sh *shard[K, N, V], seg *segment[K, N, V]) {
+	c := seg.changed.Load()
+	if c == nil {
+		return
+	}
+	seg.changed.Store(nil)
+	if s := &sh.spares; !t.pointers && s.bytes+c.bytes() <= spareBytes {
+		s.all = append(s.all, c)
+		s.bytes += c.bytes()
+	}
+}
+
+// changes are those of a segment, which begin with spare memory if there is any.
+func (sh *shard[K, N, V]) changes(g *segment[K, N, V], views *Views) *changes[K, N, V] {
+	n := len(sh.spares.all)
+	if n == 0 || g.changed.Load() != nil {
+		return g.changes(views)
+	}
+	c := sh.spares.all[n-1]
+	sh.spares.all[n-1] = nil
+	sh.spares.all = sh.spares.all[:n-1]
+	sh.spares.bytes -= c.bytes()
+	*c = changes[K, N, V]{old: c.old[:0]}
+	c.begin(views, len(g.slots))
+	g.changed.Store(c)
 	return c
 }
 
@@ -122,7 +174,7 @@ func (t *Table[K, N, V]) keep(sh *shard[K, N, V], seg *segment[K, N, V], slot, h
 	if sh.passed.Load() != 0 { // storing waits for all that was stored before
 		sh.passed.Store(0)
 	}
-	c := seg.changes(t.views)
+	c := sh.changes(seg, t.views)
 	// The newest view is older than this epoch: it sees the entry, or none does.
 	if from := c.at(slot); from <= t.views.newest.Load() {
 		if len(c.old) == cap(c.old) {
@@ -188,9 +240,39 @@ func (t *Table[K, N, V]) Batch(w *View, group int, pos uint64, buf []Entry[K, N,
 	return buf, next, next >= 1<<32
 }
 
-// Count is how many entries of a key group a view sees. Any goroutine may call it.
+// tally knows how many entries there were in the past: live of them when the first was
+// added or removed in an epoch, and as many at any time since from, the epoch of the
+// change before, had ended.
+type tally struct {
+	from, epoch uint32
+	live        int
+}
+
+// note is called before an entry is added or removed while a view may read it.
+func (c *tally) note(epoch uint32, live int) {
+	if c.epoch != epoch {
+		*c = tally{c.epoch, epoch, live}
+	}
+}
+
+// Count is how many entries of a key group a view sees. Any goroutine may call it. It
+// takes the same time for any number of them, except for a view in
+// whose presence entries were added or removed both before and after a later view was opened.
 func (t *Table[K, N, V]) Count(w *View, group int) int {
 	sh := &t.shards[group-t.first]
+	sh.mu.Lock()
+	live, c := sh.live, sh.tally
+	sh.mu.Unlock()
+	switch {
+	case w.epoch >= c.epoch:
+		return live
+	case w.epoch >= c.from:
+		return c.live
+	}
+	return t.countEach(w, sh)
+}
+
+func (t *Table[K, N, V]) countEach(w *View, sh *shard[K, N, V]) int {
 	n := 0
 	for pos := uint64(0); pos < 1<<32; {
 		sh.mu.Lock()
@@ -259,7 +341,7 @@ func (t *Table[K, N, V]) Passed(w *View, group int) {
 	for pos := uint64(0); pos < 1<<32; {
 		seg := sh.place(uint32(pos)).seg
 		if seg != t.none {
-			seg.changed.Store(nil)
+			t.drop(sh, seg)
 		}
 		pos = seg.behind(pos)
 	}
@@ -289,7 +371,7 @@ func (t *Table[K, N, V]) Release(w *View) {
 				}
 				seg := sh.place(uint32(pos)).seg
 				if seg != t.none {
-					seg.changed.Store(nil)
+					t.drop(sh, seg)
 				}
 				if pos = seg.behind(pos); pos >= 1<<32 {
 					break

@@ -22,6 +22,7 @@
 package table
 
 import (
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -49,7 +50,8 @@ type Table[K, N comparable, V any] struct {
 	equal    Equal[K, N] // nil: ==
 	hash     func(K, N) uint32
 	keepHash bool
-	groups   int // of a full-grown segment
+	pointers bool // entries have pointers
+	groups   int  // of a full-grown segment
 	none     *segment[K, N, V]
 	mem      memory[Entry[K, N, V]]
 	tagMem   memory[uint64]
@@ -62,7 +64,10 @@ type shard[K, N comparable, V any] struct {
 	shift uint8            // 32 - bits of dir
 	mu    sync.Mutex       // held by readers, and by the owner while a view is open
 	live  int
-	moves uint32 // counts when entries moved or were removed
+	// tally and spares are changed under mu.
+	tally  tally
+	spares spares[K, N, V]
+	moves  uint32 // counts when entries moved or were removed
 	// passed is the epoch up to which no view reads anything here any more, see Passed.
 	// There are no old versions then; the first that is kept sets it to 0. It is
 	// changed under mu.
@@ -86,7 +91,7 @@ type Options[K, N comparable] struct {
 
 // New is an empty table.
 func New[K, N comparable, V any](views *Views, o Options[K, N]) *Table[K, N, V] {
-	t := &Table[K, N, V]{views: views, first: o.First, equal: o.Equal, hash: o.Hash, keepHash: o.KeepHash, shards: make([]shard[K, N, V], o.Count)}
+	t := &Table[K, N, V]{views: views, first: o.First, equal: o.Equal, hash: o.Hash, keepHash: o.KeepHash, pointers: HasPointers(reflect.TypeFor[Entry[K, N, V]]()), shards: make([]shard[K, N, V], o.Count)}
 	if o.Equal == nil {
 		t.plain = uint(o.Count)
 	}
@@ -121,6 +126,9 @@ func (t *Table[K, N, V]) Find(group int, hash uint32, key K, ns N) *Entry[K, N, 
 	}
 	return t.FindPlain(group, hash, key, ns)
 }
+
+// Pointers tells whether entries have pointers.
+func (t *Table[K, N, V]) Pointers() bool { return t.pointers }
 
 // Plain tells whether keys and namespaces are compared by ==.
 func (t *Table[K, N, V]) Plain() bool { return t.equal == nil }
@@ -262,11 +270,12 @@ func (t *Table[K, N, V]) Insert(group int, hash uint32, key K, ns N, v V) *Entry
 	}
 	sh.lock()
 	defer sh.mu.Unlock()
+	sh.tally.note(t.views.epoch, sh.live)
 	e := t.insert(sh, hash, key, ns, v)
 	if t.views.readers.Load() > 0 {
 		sh.passed.Store(0)
 		seg := sh.place(hash).seg
-		c := seg.changes(t.views)
+		c := sh.changes(seg, t.views)
 		c.set(seg.slotOf(e), c.epoch)
 	}
 	return e
@@ -299,6 +308,7 @@ func (t *Table[K, N, V]) Remove(group int, hash uint32, e *Entry[K, N, V]) {
 	if t.read(sh) {
 		sh.lock()
 		defer sh.mu.Unlock()
+		sh.tally.note(t.views.epoch, sh.live)
 		t.keep(sh, seg, slot, hash)
 	}
 	*e = Entry[K, N, V]{}
