@@ -246,7 +246,9 @@ func (t *Table[K, N, V]) split(sh *shard[K, N, V], seg *segment[K, N, V], hash u
 }
 
 // shrink follows the removal of an entry: a segment that is nearly empty is merged
-// with the one it was split from, if that one has little too, or made smaller.
+// with the one it was split from, if that one has little too. The other one often has
+// it soon, so that a segment is made smaller by itself only when it is nearly
+// empty still.
 func (t *Table[K, N, V]) shrink(sh *shard[K, N, V], hash uint32) {
 	seg := sh.place(hash).seg
 	if seg.depth > 0 {
@@ -257,7 +259,7 @@ func (t *Table[K, N, V]) shrink(sh *shard[K, N, V], hash uint32) {
 			return
 		}
 	}
-	if len(seg.tags) > 1 {
+	if len(seg.tags) > 1 && (seg.depth == 0 || 16*seg.n < len(seg.slots)) {
 		sh.moves++
 		t.replace(sh, seg, hash, t.resized(seg, len(seg.tags)/2))
 	}
