@@ -21,6 +21,10 @@ type UploadOptions struct {
 	// checkpoint that subsumes others: those that follow it would refer to files of
 	// checkpoints that are gone. Savepoints must not have it: they own their files.
 	Forward bool
+	// LocalCopy is a folder of the local disk in which a copy of the state is kept for
+	// snapshot.LocalCopies, if the state is one file; "" keeps none. Databases keep theirs
+	// as their options say.
+	LocalCopy string
 }
 
 // UploadFile writes a snapshot as one exclusive file of to, or into the handle if it is
@@ -32,6 +36,9 @@ func UploadFile(ctx context.Context, s Snapshot, to *snapshot.Writer, opts *Uplo
 	}
 	f := to.File(ctx, snapshot.ScopeExclusive)
 	defer f.Abort()
+	if o.LocalCopy != "" {
+		f.KeepCopy(o.LocalCopy)
+	}
 	w, err := s.Write(ctx, f, &o.WriteOptions)
 	if err != nil || len(w.States) == 0 {
 		return nil, err

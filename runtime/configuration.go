@@ -75,9 +75,9 @@ func FromConfig(c *config.Config) (*Options, *stream.JobOptions, error) {
 	}
 	if c.State.Backend == config.LSM {
 		o.State.Backend, o.State.Full, o.ManagedMemory = task.BackendLSM, !c.State.Incremental, c.State.ManagedMemory
-		if len(c.State.LocalDirs) > 0 {
-			o.State.Dir = c.State.LocalDirs[0]
-		}
+	}
+	if len(c.State.LocalDirs) > 0 {
+		o.State.Dir = c.State.LocalDirs[0]
 	}
 	return o, &stream.JobOptions{Parallelism: c.Parallelism, MaxParallelism: c.MaxParallelism}, nil
 }

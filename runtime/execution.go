@@ -63,7 +63,7 @@ type Execution struct {
 	restoreKnown bool
 	delayOver    bool
 	shutDown     bool // the coordinator has ended
-	ownDir       bool // State.Dir was made by openDatabases
+	ownDir       bool // State.Dir was made by openLocal
 	ownProcess   bool // likewise State.LSM
 	background   sync.WaitGroup
 }
@@ -123,7 +123,7 @@ func Start(ctx context.Context, j *stream.Job, opts *Options) (*Execution, error
 		e.background.Wait()
 		return nil, err
 	}
-	if err := e.openDatabases(); err != nil {
+	if err := e.openLocal(); err != nil {
 		_ = e.coordinator.Shutdown(context.WithoutCancel(ctx), checkpoint.JobSuspended, nil)
 		e.background.Wait()
 		return nil, err
@@ -132,10 +132,10 @@ func Start(ctx context.Context, j *stream.Job, opts *Options) (*Execution, error
 	return e, nil
 }
 
-// openDatabases makes what backends on disk need and nobody has given.
-func (e *Execution) openDatabases() error {
+// openLocal makes what backends on disk and local copies need and nobody has given.
+func (e *Execution) openLocal() error {
 	o := &e.opts.State
-	if o.Backend != task.BackendLSM {
+	if o.Backend != task.BackendLSM && !o.LocalRecovery {
 		return nil
 	}
 	if o.Dir == "" {
@@ -145,7 +145,7 @@ func (e *Execution) openDatabases() error {
 		}
 		o.Dir, e.ownDir = dir, true
 	}
-	if o.LSM == nil && e.opts.ManagedMemory > 0 {
+	if o.Backend == task.BackendLSM && o.LSM == nil && e.opts.ManagedMemory > 0 {
 		o.LSM = lsm.NewProcess(&lsm.ProcessOptions{MemoryBytes: e.opts.ManagedMemory})
 		e.ownProcess = true
 	}
@@ -204,12 +204,12 @@ func (e *Execution) loop(ctx context.Context) {
 	}
 	e.inbox.close()
 	e.background.Wait()
-	e.removeDatabases()
+	e.removeLocal()
 }
 
-// removeDatabases removes the folders that backends on disk have left for a restart,
-// and what openDatabases has made. Tasks that do not end keep theirs.
-func (e *Execution) removeDatabases() {
+// removeLocal removes the folders that backends on disk have left for a restart,
+// and what openLocal has made. Tasks that do not end keep theirs.
+func (e *Execution) removeLocal() {
 	var stuck *CancelError
 	if e.opts.State.Dir == "" || errors.As(e.result, &stuck) {
 		return

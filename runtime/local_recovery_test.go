@@ -1,10 +1,12 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,39 +26,61 @@ import (
 	"github.com/tidemark/tidemark/snapshot"
 )
 
-// TestLocalRecovery restarts a job with state on disk. With a local copy nothing of
-// the shared files is read from the store; a copy that is damaged is found out, and
-// the next restart goes without it.
+// TestLocalRecovery restarts a job. With a local copy nothing of the files of keyed
+// state is read from the store. A copy that is damaged is not used; that of a database
+// may be found out only later, and the next restart goes without it.
 func TestLocalRecovery(t *testing.T) {
 	process := lsm.NewProcess(nil)
 	defer process.Close()
+	flip := func(file string) error {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		b[len(b)/2] ^= 1
+		return replace(file, b)
+	}
+	short := func(file string) error { return replace(file, []byte("short")) }
 	for _, x := range []struct {
 		name     string
+		backend  task.BackendKind
 		local    bool
-		damage   func(table string) error
+		damage   func(file string) error
 		restarts int
 		fetched  bool
 	}{
-		{"whole", true, nil, 1, false},
-		{"off", false, nil, 1, true},
-		{"other bytes", true, func(table string) error {
-			b, err := os.ReadFile(table)
+		{"lsm whole", task.BackendLSM, true, nil, 1, false},
+		{"lsm off", task.BackendLSM, false, nil, 1, true},
+		{"lsm other bytes", task.BackendLSM, true, flip, 2, true},
+		{"lsm truncated", task.BackendLSM, true, short, 1, true},
+		{"lsm missing", task.BackendLSM, true, os.Remove, 1, true},
+		{"heap whole", task.BackendHeap, true, nil, 1, false},
+		{"heap off", task.BackendHeap, false, nil, 1, true},
+		{"heap other bytes", task.BackendHeap, true, flip, 1, true},
+		{"heap truncated", task.BackendHeap, true, short, 1, true},
+		{"heap missing", task.BackendHeap, true, os.Remove, 1, true},
+		{"heap of no proof", task.BackendHeap, true, func(file string) error { return os.Remove(file + ".copy") }, 1, true},
+		{"heap of another file", task.BackendHeap, true, func(file string) error {
+			b, err := os.ReadFile(file + ".copy")
 			if err != nil {
 				return err
 			}
-			b[len(b)/2] ^= 1
-			return replace(table, b)
-		}, 2, true},
-		{"truncated", true, func(table string) error { return replace(table, []byte("short")) }, 1, true},
-		{"missing", true, os.Remove, 1, true},
+			return replace(file+".copy", bytes.Replace(b, []byte("/chk-"), []byte("/chk-9"), 1))
+		}, 1, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
+			of, threshold := "/shared/", -1
+			if x.backend == task.BackendHeap {
+				of, threshold = "/chk-", 1<<10 // so that keyed state alone is a file, when there is some
+			}
+			checkpoints := t.TempDir()
 			const keys = 4_000
 			var watching atomic.Bool
 			var reads atomic.Int64
 			pool := blobstore.NewPool(nil, func(s blobstore.Store) blobstore.Store {
 				return &readWatch{s, func(name string) {
-					if watching.Load() && strings.Contains(name, "/shared/") {
+					if watching.Load() && strings.HasPrefix("/"+strings.TrimPrefix(name, "/"), filepath.ToSlash(checkpoints)) &&
+						strings.Contains(name, of) && path.Base(name) != snapshot.MetadataName {
 						reads.Add(1)
 					}
 				}}
@@ -70,10 +94,10 @@ func TestLocalRecovery(t *testing.T) {
 				}
 				return nil
 			}
-			dir := "file://" + filepath.ToSlash(t.TempDir())
+			dir := "file://" + filepath.ToSlash(checkpoints)
 			e, err := runtime.Start(t.Context(), endlessCopyJob(keys, to, hook), &runtime.Options{Checkpoints: dir, Pool: pool,
-				Retained: 2, Writer: &snapshot.WriterOptions{MemoryThreshold: -1}, Restart: fixedDelay(t, 10),
-				State: task.StateOptions{Backend: task.BackendLSM, Dir: databases, LSM: process, LocalRecovery: x.local}})
+				Retained: 2, Writer: &snapshot.WriterOptions{MemoryThreshold: threshold}, Restart: fixedDelay(t, 10),
+				State: task.StateOptions{Backend: x.backend, Dir: databases, LSM: process, LocalRecovery: x.local}})
 			require.NoError(t, err)
 			var last checkpoint.Result
 			taken := func() bool {
@@ -83,22 +107,26 @@ func TestLocalRecovery(t *testing.T) {
 				}
 				return err == nil
 			}
-			for n := 0; n < 2; { // checkpoints while it runs, of which the second has tables of the first
+			// Checkpoints while it runs, of which the second has tables of the first.
+			for n, filed := 0, false; n < 2 || !filed; {
 				if taken() {
 					n++
+					files, err := filepath.Glob(filepath.Join(checkpoints, e.JobID(), fmt.Sprintf("chk-%d", last.ID), "*"))
+					require.NoError(t, err)
+					filed = x.backend == task.BackendLSM || len(files) > 1
 				}
 				time.Sleep(5 * time.Millisecond)
 			}
 			if x.local { // the copy of the first goes when the task is told of the second
 				copied := fmt.Sprintf("chk-%d", last.ID)
 				require.Eventually(t, func() bool {
-					tables := copiedTables(databases)
-					return len(tables) > 0 && !slices.ContainsFunc(tables, func(table string) bool { return filepath.Base(filepath.Dir(table)) != copied })
+					files := copiedFiles(databases)
+					return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool { return filepath.Base(filepath.Dir(file)) != copied })
 				}, time.Minute, time.Millisecond, "there is no local copy of the last checkpoint alone")
 			}
 			if x.damage != nil {
-				for _, table := range copiedTables(databases) {
-					require.NoError(t, x.damage(table))
+				for _, file := range copiedFiles(databases) {
+					require.NoError(t, x.damage(file))
 				}
 			}
 			watching.Store(true)
@@ -109,7 +137,7 @@ func TestLocalRecovery(t *testing.T) {
 			_, err = e.Stop(t.Context(), event.SavepointCanonical, dir, false)
 			require.NoError(t, err)
 			require.Equal(t, x.restarts, e.Restarts())
-			require.Equal(t, x.fetched, reads.Load() > 0, "%d reads of shared files", reads.Load())
+			require.Equal(t, x.fetched, reads.Load() > 0, "%d reads of files of keyed state", reads.Load())
 			requireFirstCounts(t, readLines(t, to), keys)
 		})
 	}
@@ -139,15 +167,21 @@ func requireFirstCounts(t *testing.T, got []string, keys int64) {
 	require.Equal(t, want, got)
 }
 
-// copiedTables are the tables in local copies.
-func copiedTables(dir string) (tables []string) {
+// copiedFiles are the files of state in finished local copies: tables of a database or
+// what has a proof.
+func copiedFiles(dir string) (files []string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".sst") && strings.HasPrefix(filepath.Base(filepath.Dir(path)), "chk-") {
-			tables = append(tables, path)
+		if err != nil || !strings.HasPrefix(filepath.Base(filepath.Dir(path)), "chk-") {
+			return nil
+		}
+		if file, ok := strings.CutSuffix(path, ".copy"); ok {
+			files = append(files, file)
+		} else if strings.HasSuffix(path, ".sst") {
+			files = append(files, path)
 		}
 		return nil
 	})
-	return tables
+	return files
 }
 
 // replace writes a new file, since the database has a link to the old one.

@@ -91,6 +91,8 @@ type Snapshot struct {
 	res  *resolver
 	// fileHandles is how many handles name files.
 	fileHandles int
+	// copies of files on the local disk; nil if there are none.
+	copies *LocalCopies
 	// onRead, if not nil, is told of bytes read from state files.
 	onRead func(int64)
 }

@@ -73,6 +73,11 @@ func (s *Snapshot) OpenStream(ctx context.Context, h metadata.StreamHandle, phys
 	case TargetRefused:
 		return nil, "", t.Refused
 	}
+	if t.Kind == TargetObject && !physical {
+		if src, name := s.copies.open(ctx, s.pool, t.Location, t.Length); src != nil {
+			return src, name, nil
+		}
+	}
 	name = t.Location.String()
 	store, path, err := s.pool.Resolve(ctx, t.Location)
 	if err != nil {

@@ -194,6 +194,7 @@ type FileWriter struct {
 	out      blobstore.Writer
 	size     int64
 	sum      *xxhash.Digest // nil if no checksum is wanted
+	copy     *localCopy     // nil if no copy is wanted
 	ended    bool
 }
 
@@ -217,6 +218,9 @@ func (f *FileWriter) Write(p []byte) (int, error) {
 	if f.sum != nil {
 		f.sum.Write(p[:n])
 	}
+	if f.copy != nil {
+		f.copy.write(p[:n])
+	}
 	return n, err
 }
 
@@ -229,9 +233,13 @@ func (f *FileWriter) create() error {
 		f.out = nil
 		return err
 	}
-	if f.w.sums != nil {
+	if f.w.sums != nil || f.copy != nil {
 		f.sum = xxhash.New()
 		f.sum.Write(f.buf)
+	}
+	if f.copy != nil {
+		f.copy.create(f.name)
+		f.copy.write(f.buf)
 	}
 	if len(f.buf) > 0 {
 		_, err = f.out.Write(f.buf)
@@ -250,6 +258,18 @@ func (f *FileWriter) Close() (metadata.StreamHandle, error) {
 		return nil, blobstore.ErrClosed
 	}
 	f.ended = true
+	h, err := f.close()
+	if f.copy != nil && f.out != nil {
+		if err != nil {
+			f.copy.drop(nil)
+		} else {
+			f.copy.close(copyProof{Location: f.loc.String(), Size: f.size, XXH64: sumText(f.sum.Sum64())})
+		}
+	}
+	return h, err
+}
+
+func (f *FileWriter) close() (metadata.StreamHandle, error) {
 	switch {
 	case f.out == nil && f.size == 0:
 		return nil, nil
@@ -319,6 +339,9 @@ func (f *FileWriter) Abort() error {
 	f.ended = true
 	if f.out == nil {
 		return nil
+	}
+	if f.copy != nil {
+		f.copy.drop(nil)
 	}
 	return f.out.Abort()
 }

@@ -407,8 +407,8 @@ func (t *Task) abortedMail(id int64) error {
 	}
 	for i := range t.live() {
 		l := &t.chain[i]
-		if l.env.slot.keyed != nil {
-			l.env.slot.keyed.Aborted(id)
+		if err := l.env.slot.aborted(id); err != nil {
+			return err
 		}
 		if err := l.op.Aborted(id); err != nil {
 			return fmt.Errorf("operator %s: checkpoint %d aborted: %w", t.d.Operators[i].Name, id, err)

@@ -153,6 +153,9 @@ func (f *frozen) write(ctx context.Context, to *snapshot.Writer, b event.Barrier
 		if b.Options.Type == event.SavepointCanonical {
 			up.Format = keyed.FormatCanonical
 		}
+		if b.Options.Type == event.Checkpoint || b.Options.Type == event.FullCheckpoint {
+			up.LocalCopy = f.raw.env.slot.copyDir(b.ID)
+		}
 		up.Full = o.Full || b.Options.Type != event.Checkpoint
 		up.Forward = b.Options.Type == event.FullCheckpoint && !o.Full
 		h, err := f.keyed.Upload(ctx, to, up)

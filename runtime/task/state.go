@@ -26,12 +26,13 @@ const BackendHeap BackendKind = "hashmap"
 // StateOptions say how the tasks of a process keep and snapshot state.
 type StateOptions struct {
 	Backend BackendKind // "" is BackendHeap
-	// Dir is where BackendLSM puts its databases.
+	// Dir is a folder of the local disk: BackendLSM puts its databases there, and
+	// LocalRecovery the copies of state.
 	Dir string
 	// LSM is what all databases of the process share; nil is one for the whole program.
 	LSM *lsm.Process
-	// LocalRecovery keeps the files of the last checkpoint on the local disk, for a
-	// restart: Flink's state.backend.local-recovery.
+	// LocalRecovery keeps the files of keyed state of the last checkpoint on the local
+	// disk, for a restart: Flink's state.backend.local-recovery. It needs Dir.
 	LocalRecovery bool
 	// Full: a checkpoint refers to no file of an earlier one. Those of BackendHeap never do.
 	Full bool
@@ -88,6 +89,7 @@ type slot struct {
 	keyed    keyedState
 	operator *operatorstate.Backend
 	earlier  []string // folders of earlier attempts
+	copies   string   // folder of local copies; "" for none
 }
 
 // IsRestored reports whether the job started from a snapshot that has the operator.
@@ -141,6 +143,11 @@ func OpenKeyed[K comparable](e *Env, key serializer.Serializer[K]) (keyed.Backen
 	var err error
 	switch e.slot.opts.Backend {
 	case BackendHeap, "":
+		if e.slot.opts.LocalRecovery {
+			if err := e.openCopies(); err != nil {
+				return nil, err
+			}
+		}
 		b, err = heap.Open(c)
 	case BackendLSM:
 		b, err = openLSM(e, c)
