@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/keyed/lsm"
 	"github.com/tidemark/tidemark/runtime"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
@@ -117,7 +118,11 @@ func TestExactlyOnce(t *testing.T) {
 					ctx, cancel = context.WithCancel(t.Context())
 				}
 				p := 1 + rng.IntN(4)
-				err := runtime.Run(ctx, copyJob(n, keys, p, to, hook), &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(dir), JobID: testJob, Durable: true,
+				w := &snapshot.WriterOptions{MemoryThreshold: []int{0, -1}[rng.IntN(2)]}
+				if rng.IntN(2) == 0 {
+					w.Merge = &incremental.FileMerging{MaxFileBytes: 64 << 10}
+				}
+				err := runtime.Run(ctx, copyJob(n, keys, p, to, hook), &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(dir), JobID: testJob, Durable: true, Writer: w,
 					Interval: 8 * time.Millisecond, Mode: m.mode, AlignedTimeout: m.timeout, TolerableFailures: 1000, Restart: fixedDelay(t, 20),
 					State: task.StateOptions{Backend: m.backend, Dir: databases, LSM: process, LocalRecovery: rng.IntN(2) == 0}})
 				cancel()
