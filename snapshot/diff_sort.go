@@ -53,9 +53,12 @@ func (s *rowSorter) add(key, payload []byte) error {
 	}
 	last := len(s.chunks) - 1
 	if last < 0 || cap(s.chunks[last])-len(s.chunks[last]) < n {
-		if n > sortChunk {
+		switch {
+		case n > sortChunk:
 			s.chunks = append(s.chunks, make([]byte, 0, n))
-		} else {
+		case s.budget < sortChunk:
+			s.chunks = append(s.chunks, make([]byte, 0, max(int64(n), s.budget)))
+		default:
 			s.chunks = append(s.chunks, (*sortChunks.Get().(*[]byte))[:0])
 		}
 		last++
@@ -132,7 +135,7 @@ func (s *rowSorter) spill() error {
 func (s *rowSorter) mergeAll() error {
 	old := s.runs
 	s.runs = nil
-	m, err := openRuns(old)
+	m, err := openRuns(old, s.budget)
 	if err == nil {
 		err = s.writeRun(func() (key, payload []byte, ok bool, err error) {
 			ok, err = m.next()
@@ -151,7 +154,7 @@ func (s *rowSorter) writeRun(next func() (key, payload []byte, ok bool, err erro
 		return err
 	}
 	s.runs = append(s.runs, f)
-	w := bufio.NewWriterSize(f, 256<<10)
+	w := bufio.NewWriterSize(f, int(min(s.budget, 256<<10))) // no more than what it writes takes in memory
 	var head [2 * binary.MaxVarintLen64]byte
 	var n int64
 	for {
@@ -182,7 +185,7 @@ func (s *rowSorter) writeRun(next func() (key, payload []byte, ok bool, err erro
 // sorted gives the records in the order of their keys. Nothing may be added after.
 func (s *rowSorter) sorted() (*sortMerge, error) {
 	s.sort()
-	m, err := openRuns(s.runs)
+	m, err := openRuns(s.runs, s.budget)
 	if err != nil {
 		return nil, err
 	}
@@ -212,13 +215,15 @@ type sortMerge struct {
 	cur     *sortSource // whose record was given out
 }
 
-func openRuns(runs []*tempFile) (*sortMerge, error) {
+// openRuns begins to merge files, each with a buffer that is not larger than the budget of
+// one of them.
+func openRuns(runs []*tempFile, budget int64) (*sortMerge, error) {
 	m := &sortMerge{}
 	for i, f := range runs {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return nil, fmt.Errorf("%w: %w", errSpill, err)
 		}
-		src := &sortSource{r: bufio.NewReaderSize(f, 64<<10), order: i}
+		src := &sortSource{r: bufio.NewReaderSize(f, int(min(budget, 64<<10))), order: i}
 		ok, err := src.advance()
 		if err != nil {
 			return nil, err
