@@ -21,11 +21,19 @@ import org.apache.flink.runtime.jobgraph.JobGraph;
 import org.apache.flink.runtime.jobmaster.JobResult;
 import org.apache.flink.runtime.minicluster.MiniCluster;
 import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
+import org.apache.flink.runtime.rpc.RpcSystem;
 import org.apache.flink.streaming.api.graph.StreamGraph;
+import org.apache.flink.util.Reference;
 
 /** One job on a MiniCluster of its own: configured by the options, started, snapshotted and stopped. */
 final class Cluster {
     private static final long TIMEOUT_MS = 120_000;
+
+    /**
+     * The classes of Flink's RPC, which a MiniCluster loads anew for itself unless it is given some: it unpacks a jar of them and
+     * loads each again, most of the time that a small job takes. Actor systems are still each cluster's own.
+     */
+    private static RpcSystem rpc;
 
     private final Options o;
     private final Report r;
@@ -79,11 +87,19 @@ final class Cluster {
                                 .withRandomPorts()
                                 .setNumTaskManagers(1)
                                 .setNumSlotsPerTaskManager(slots)
-                                .build());
+                                .build(),
+                        () -> Reference.borrowed(rpc()));
         cluster.start();
         JobGraph jg = g.getJobGraph();
         job = jg.getJobID();
         cluster.submitJob(jg).get();
+    }
+
+    private static synchronized RpcSystem rpc() {
+        if (rpc == null) {
+            rpc = RpcSystem.load(new Configuration()); // unpacks to the temporary folder of the process, not to that of a job
+        }
+        return rpc;
     }
 
     /** Whether the JobManager knows that all tasks run; before, it takes no checkpoint. */
