@@ -19,7 +19,11 @@
 //
 // A value belongs to the state once it is set: neither it nor a value that Get gave
 // may be changed, since a snapshot may be reading it. Slices that ListState gives are
-// valid until the next call that changes the state.
+// valid until the next call of a method of the state.
+//
+// Keys, namespaces and user keys are the same if they are written alike. Strings in them
+// have to be UTF-8: anything else is written as U+FFFD and not found again when it was
+// restored.
 //
 // # Concurrency
 //

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/tidemark/tidemark/internal/plaintype"
 	"github.com/tidemark/tidemark/keyed/internal/table"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
@@ -133,39 +134,20 @@ type codec[T comparable] struct {
 	ser   serializer.Serializer[T]
 	plain bool
 	empty bool // all values are the same
-	word  bool // plain, of 8 bytes without pointers
+	word  bool // plain, of 8 bytes without pointers and padding
 }
 
 func codecOf[T comparable](s serializer.Serializer[T]) codec[T] {
 	var zero T
 	t := reflect.TypeFor[T]()
-	c := codec[T]{ser: s, plain: plain(t), empty: unsafe.Sizeof(zero) == 0}
-	c.word = c.plain && unsafe.Sizeof(zero) == 8 && !table.HasPointers(t)
+	c := codec[T]{ser: s, plain: plaintype.Is(t), empty: unsafe.Sizeof(zero) == 0}
+	c.word = c.plain && unsafe.Sizeof(zero) == 8 && !table.HasPointers(t) && !plaintype.Padded(t)
 	return c
 }
 
 // cheap tells whether the hash of a value is computed without following pointers.
 func (c *codec[T]) cheap() bool {
 	return c.empty || c.word || c.plain && !table.HasPointers(reflect.TypeFor[T]())
-}
-
-// plain tells whether == of a type is equality of what is serialized.
-func plain(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.String:
-		return true
-	case reflect.Array:
-		return plain(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); !plain(f.Type) || f.Tag.Get("flink") == "-" || !f.IsExported() && f.Type.Size() > 0 {
-				return false
-			}
-		}
-		return true
-	}
-	return false
 }
 
 var scratch = sync.Pool{New: func() any { return new([2][]byte) }}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,4 +55,50 @@ func TestHashSpread(t *testing.T) {
 		require.Less(t, slices.Max(low), 64, "keys i<<%d, secrets %x", shift, secret)
 		require.Less(t, slices.Max(high), 64, "keys i<<%d, secrets %x", shift, secret)
 	}
+}
+
+// padded has eight bytes, of which three belong to no field.
+type padded struct {
+	_ struct{} `flink:"tuple"`
+	A int32
+	B bool
+}
+
+//go:noinline
+func spoilStack() (sum byte) {
+	var garbage [512]byte
+	for i := range garbage {
+		garbage[i] = byte(rand.Uint32())
+	}
+	for _, b := range garbage {
+		sum ^= b
+	}
+	return sum
+}
+
+// TestPaddedKeys makes a key again and again where the stack has other things: what lies
+// between its fields must not become a part of its hash.
+func TestPaddedKeys(t *testing.T) {
+	k, err := NewKeys(Config[padded]{Key: serializer.MustOf[padded]()})
+	require.NoError(t, err)
+	first := k.Make(padded{A: 7, B: true})
+	for i := range 1000 {
+		spoilStack()
+		v := padded{A: 7, B: true}
+		if i%2 == 1 {
+			*(*byte)(unsafe.Add(unsafe.Pointer(&v), 7)) = byte(i)
+		}
+		require.Equal(t, first, k.Make(v))
+	}
+}
+
+// TestNaNKeys: all NaNs are one key, as in Java, and zero is not minus zero.
+func TestNaNKeys(t *testing.T) {
+	k, err := NewKeys(Config[float64]{Key: serializer.Float64})
+	require.NoError(t, err)
+	a, b := k.Make(math.NaN()), k.Make(math.Float64frombits(0x7ff8_0000_0000_0000))
+	require.Equal(t, a.hash, b.hash)
+	require.Equal(t, a.group, b.group)
+	require.True(t, k.codec.equal(a.key, b.key))
+	require.False(t, k.codec.equal(0, math.Copysign(0, -1)))
 }

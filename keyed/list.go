@@ -42,8 +42,8 @@ func ListIn[K, N comparable, T any](b Backend[K], name string, ns serializer.Ser
 	return &ListStateIn[K, N, T]{e, n}
 }
 
-// Get gives the list of a key, nil if there is none. It is valid until the next call
-// that changes the state.
+// Get gives the list of a key, nil if there is none. It is valid until the next call of a
+// method of the state, AddAll and Update included, which may be given it.
 func (s *ListState[K, T]) Get(k Key[K]) ([]T, error) {
 	if n := s.in.native; n != nil {
 		if e := n.tab.FindPlain(int(k.group), k.hash, k.key, struct{}{}); e != nil {
@@ -89,8 +89,8 @@ func (s *ListState[K, T]) AllAt(v View, f func(k K, v []T) bool) error {
 	return s.in.e.allAt(v, func(at At[K, struct{}], v []T) bool { return f(at.Key, v) })
 }
 
-// Get gives the list of a key in a namespace, nil if there is none. It is valid until
-// the next call that changes the state.
+// Get gives the list of a key in a namespace, nil if there is none. It is valid until the
+// next call of a method of the state, AddAll and Update included, which may be given it.
 func (s *ListStateIn[K, N, T]) Get(k Key[K], ns N) ([]T, error) { return s.e.get(k, ns) }
 
 // Add adds an element.

@@ -26,13 +26,20 @@ func AppendI32(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(
 // AppendI64 appends eight bytes.
 func AppendI64(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
 
-// AppendF32 appends the bits of a float.
+// AppendF32 appends the bits of a float. As with Java's DataOutput all NaNs are one, or
+// keys that are NaN would differ.
 func AppendF32(b []byte, v float32) []byte {
+	if v != v {
+		return binary.BigEndian.AppendUint32(b, 0x7fc00000)
+	}
 	return binary.BigEndian.AppendUint32(b, math.Float32bits(v))
 }
 
-// AppendF64 appends the bits of a double.
+// AppendF64 appends the bits of a double; all NaNs are one.
 func AppendF64(b []byte, v float64) []byte {
+	if v != v {
+		return binary.BigEndian.AppendUint64(b, 0x7ff8000000000000)
+	}
 	return binary.BigEndian.AppendUint64(b, math.Float64bits(v))
 }
 
