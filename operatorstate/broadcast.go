@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
+	"github.com/tidemark/tidemark/internal/plaintype"
 	"github.com/tidemark/tidemark/serializer"
 	"github.com/tidemark/tidemark/snapshot/stream"
 )
@@ -20,12 +22,13 @@ type BroadcastState[K comparable, V any] struct {
 	m      serializer.StateMeta
 	key    serializer.Serializer[K]
 	value  serializer.Serializer[V]
+	id     func(K) string // nil where keys are the same if they are ==
 	layers []*layer[K, V] // the lowest first; never empty; the top one is changed
 	n      int
 }
 
 type layer[K comparable, V any] struct {
-	entries map[K]cell[V]
+	entries entries[K, V]
 	held    []*atomic.Bool // false once the snapshot is released
 }
 
@@ -37,8 +40,11 @@ type cell[V any] struct {
 
 // Broadcast registers a broadcast state. Errors are those of List.
 func Broadcast[K comparable, V any](b *Backend, name string, key serializer.Serializer[K], value serializer.Serializer[V]) (*BroadcastState[K, V], error) {
-	made := &BroadcastState[K, V]{m: serializer.NewBroadcastState(name, key.Type(), value.Type()), key: key, value: value,
-		layers: []*layer[K, V]{{entries: map[K]cell[V]{}}}}
+	made := &BroadcastState[K, V]{m: serializer.NewBroadcastState(name, key.Type(), value.Type()), key: key, value: value}
+	if !plaintype.Is(reflect.TypeFor[K]()) {
+		made.id = func(k K) string { return string(key.Append(nil, k)) }
+	}
+	made.Clear()
 	return register(b, made, (*BroadcastState[K, V]).fill)
 }
 
@@ -106,7 +112,7 @@ func (s *BroadcastState[K, V]) Len() int { return s.n }
 // Get is the value of a key; ok is false if there is none.
 func (s *BroadcastState[K, V]) Get(k K) (v V, ok bool) {
 	for i := len(s.layers) - 1; i >= 0; i-- {
-		if c, ok := s.layers[i].entries[k]; ok {
+		if c, ok := s.layers[i].entries.get(k); ok {
 			return c.v, !c.gone
 		}
 	}
@@ -117,16 +123,15 @@ func (s *BroadcastState[K, V]) Get(k K) (v V, ok bool) {
 func (s *BroadcastState[K, V]) Put(k K, v V) {
 	s.settle()
 	if len(s.layers) == 1 {
-		top := s.layers[0].entries
-		before := len(top)
-		top[k] = cell[V]{v: v}
-		s.n += len(top) - before
+		top := &s.layers[0].entries
+		top.put(k, cell[V]{v: v})
+		s.n = top.len()
 		return
 	}
 	if _, ok := s.Get(k); !ok {
 		s.n++
 	}
-	s.top().entries[k] = cell[V]{v: v}
+	s.top().entries.put(k, cell[V]{v: v})
 }
 
 // Delete removes a key.
@@ -137,15 +142,15 @@ func (s *BroadcastState[K, V]) Delete(k K) {
 	}
 	s.n--
 	if len(s.layers) == 1 {
-		delete(s.layers[0].entries, k)
+		s.layers[0].entries.remove(k)
 	} else {
-		s.top().entries[k] = cell[V]{gone: true}
+		s.top().entries.put(k, cell[V]{gone: true})
 	}
 }
 
 // Clear removes all entries.
 func (s *BroadcastState[K, V]) Clear() {
-	s.layers, s.n = []*layer[K, V]{{entries: map[K]cell[V]{}}}, 0
+	s.layers, s.n = []*layer[K, V]{s.newLayer()}, 0
 }
 
 // All ranges over the entries, in no order. The state must not be changed meanwhile.
@@ -155,12 +160,12 @@ func allOf[K comparable, V any](layers []*layer[K, V]) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for i, l := range layers {
 		entries:
-			for k, c := range l.entries {
+			for k, c := range l.entries.all() {
 				if c.gone {
 					continue
 				}
 				for _, above := range layers[i+1:] {
-					if _, ok := above.entries[k]; ok {
+					if _, ok := above.entries.get(k); ok {
 						continue entries
 					}
 				}
@@ -170,6 +175,10 @@ func allOf[K comparable, V any](layers []*layer[K, V]) iter.Seq2[K, V] {
 			}
 		}
 	}
+}
+
+func (s *BroadcastState[K, V]) newLayer() *layer[K, V] {
+	return &layer[K, V]{entries: newEntries[K, V](s.id)}
 }
 
 func (s *BroadcastState[K, V]) top() *layer[K, V] { return s.layers[len(s.layers)-1] }
@@ -189,13 +198,13 @@ func (s *BroadcastState[K, V]) settle() {
 		}
 		low--
 	}
-	into := s.layers[low].entries
+	into := &s.layers[low].entries
 	for _, l := range s.layers[low+1:] {
-		for k, c := range l.entries {
+		for k, c := range l.entries.all() {
 			if c.gone && low == 0 {
-				delete(into, k)
+				into.remove(k)
 			} else {
-				into[k] = c
+				into.put(k, c)
 			}
 		}
 	}
@@ -205,7 +214,7 @@ func (s *BroadcastState[K, V]) settle() {
 
 func (s *BroadcastState[K, V]) freeze() frozen {
 	s.settle()
-	if len(s.layers) > 1 && len(s.top().entries) == 0 { // nothing changed since the last one
+	if len(s.layers) > 1 && s.top().entries.len() == 0 { // nothing changed since the last one
 		s.layers = s.layers[:len(s.layers)-1]
 	}
 	held := &atomic.Bool{}
@@ -214,7 +223,7 @@ func (s *BroadcastState[K, V]) freeze() frozen {
 	for _, l := range s.layers {
 		l.held = append(l.held, held)
 	}
-	s.layers = append(s.layers, &layer[K, V]{entries: map[K]cell[V]{}})
+	s.layers = append(s.layers, s.newLayer())
 	return f
 }
 
