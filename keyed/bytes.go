@@ -406,10 +406,8 @@ func (n *cached[K, N, S]) convertTypes(old *engine.OldTypes, user, value *serial
 		part     string
 		old, new *serializer.Type
 	}{{"key", old.Key, n.keys.Serializer.Type()}, {"namespace", old.Namespace, n.ns.ser.Type()}, {"map key", old.UserKey, user}} {
-		if p.old != nil && p.new != nil {
-			if c := serializer.CompatKey(p.old, p.new); c.Verdict != serializer.AsIs {
-				return nil, incompatible(p.part, c)
-			}
+		if err := keeps(p.part, p.old, p.new); err != nil {
+			return nil, err
 		}
 	}
 	if value == nil {

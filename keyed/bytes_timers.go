@@ -395,17 +395,10 @@ func (n *bytesTimers[K, N]) evictGroup(g int) (freed int64) {
 
 // Convert implements engine.BytesState.
 func (n *bytesTimers[K, N]) Convert(old *engine.OldTypes) (serializer.Convert, error) {
-	if old.Key != nil {
-		if c := serializer.CompatKey(old.Key, n.keys.Serializer.Type()); c.Verdict != serializer.AsIs {
-			return nil, incompatible("key", c)
-		}
+	if err := keeps("key", old.Key, n.keys.Serializer.Type()); err != nil {
+		return nil, err
 	}
-	if old.Namespace != nil {
-		if c := serializer.CompatKey(old.Namespace, n.nsSer.Type()); c.Verdict != serializer.AsIs {
-			return nil, incompatible("namespace", c)
-		}
-	}
-	return nil, nil
+	return nil, keeps("namespace", old.Namespace, n.nsSer.Type())
 }
 
 // Reset implements engine.BytesState: nothing is known of the rows any more.

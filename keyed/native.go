@@ -297,17 +297,10 @@ type loader[K, N comparable, S any] struct {
 
 func (n *native[K, N, S]) newLoader(from *snapshot.State, key, ns *serializer.Type) (loader[K, N, S], error) {
 	l := loader[K, N, S]{n: n}
-	if from.Key != nil {
-		if c := serializer.CompatKey(from.Key, key); c.Verdict != serializer.AsIs {
-			return l, incompatible("key", c)
-		}
+	if err := keeps("key", from.Key, key); err != nil {
+		return l, err
 	}
-	if from.Namespace != nil && ns != nil {
-		if c := serializer.CompatKey(from.Namespace, ns); c.Verdict != serializer.AsIs {
-			return l, incompatible("namespace", c)
-		}
-	}
-	return l, nil
+	return l, keeps("namespace", from.Namespace, ns)
 }
 
 func incompatible(part string, c serializer.Compatibility) error {

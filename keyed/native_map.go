@@ -276,10 +276,8 @@ func (n *nativeMap[K, N, UK, UV]) Loader(from *snapshot.State) (engine.Loader, e
 		return nil, err
 	}
 	x := &mapLoader[K, N, UK, UV]{loader: l, maps: n}
-	if from.UserKey != nil {
-		if c := serializer.CompatKey(from.UserKey, n.key.ser.Type()); c.Verdict != serializer.AsIs {
-			return nil, incompatible("map key", c)
-		}
+	if err := keeps("map key", from.UserKey, n.key.ser.Type()); err != nil {
+		return nil, err
 	}
 	if x.convert, err = migration(from.Value, n.value.Type()); err != nil {
 		return nil, err

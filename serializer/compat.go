@@ -98,6 +98,18 @@ func Compat(old, new *Type, opts *CompatOptions) Compatibility {
 	return compatible(old, new, opts)
 }
 
+// Renumbered tells whether two types are alike but give numbers to enum constants or
+// classes in other orders, so that a value's bytes mean something else to the one than to
+// the other. A type that goes on where the other ends is not renumbered.
+func Renumbered(a, b *Type) bool {
+	for _, p := range [][2]*Type{{a, b}, {b, a}} {
+		if c := Compat(p[0], p[1], nil); c.Verdict != AsIs || c.Reason == "" {
+			return false
+		}
+	}
+	return true
+}
+
 // renamed are snapshot classes that read as another one's old name.
 var renamed = map[string]string{
 	pkgBase + "GenericArraySerializerConfigSnapshot": classGenericArray,

@@ -124,7 +124,7 @@ func (c *catalog) add(op *StateOperator, subtask int32, name string, kind StateK
 	defer c.mu.Unlock()
 	k := stateKey{op.Position, name, kind}
 	if s := c.states[k]; s != nil {
-		if words(s.Key) != words(key) || words(s.Namespace) != words(ns) || words(s.UserKey) != words(userKey) || words(s.Value) != words(value) {
+		if unlike(s.Key, key) || unlike(s.Namespace, ns) || unlike(s.UserKey, userKey) || unlike(s.Value, value) {
 			s.Variants++
 		}
 		if subtask < s.first.subtask {
@@ -173,6 +173,12 @@ func (c *catalog) settle() []*State {
 		}
 	}
 	return list
+}
+
+// unlike tells whether bytes that one handle declares to be of a type mean something else
+// than those that another one does.
+func unlike(a, b *serializer.Type) bool {
+	return words(a) != words(b) || a != nil && b != nil && serializer.Renumbered(a, b)
 }
 
 func words(t *serializer.Type) string {

@@ -34,9 +34,9 @@ func (r *rawState) Meta() *serializer.StateMeta { return &r.meta }
 // Loader implements engine.State.
 func (r *rawState) Loader(from *snapshot.State) (engine.Loader, error) {
 	if from.Kind != r.from.Kind {
-		return nil, fmt.Errorf("is %s in one snapshot and %s in another", r.from.Kind, from.Kind)
+		return nil, fmt.Errorf("is %s in one snapshot and %s in another: %w", r.from.Kind, from.Kind, keyed.ErrIncompatible)
 	}
-	return r, nil
+	return r, keyed.SameTypes(r.from, from)
 }
 
 // Load implements engine.Loader.

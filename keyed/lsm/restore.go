@@ -176,7 +176,8 @@ func (b *Backend[K]) expect(s *snapshot.State) error {
 		_, err := st.Convert(oldTypes(s)) // is it compatible?
 		return err
 	}
-	return nil
+	_, first := typesOf(&b.states[i].meta, s.Key)
+	return keyed.SameTypes(first, s)
 }
 
 // oldTypes are the types of a restored state's rows.

@@ -135,8 +135,8 @@ func (b *Backend[K]) statesOf(ctx context.Context, s *source) ([]*snapshot.State
 	return states, nil
 }
 
-// sameStates tells whether all databases number their states alike, so that their rows
-// need not be rewritten, and gives the longest list.
+// sameStates tells whether all databases number their states alike and declare them with
+// the same types, so that their rows need not be rewritten, and gives the longest list.
 func sameStates(all []tables) (states []serializer.StateMeta, same bool) {
 	for _, t := range all {
 		a, b := states, t.meta.States
@@ -144,7 +144,7 @@ func sameStates(all []tables) (states []serializer.StateMeta, same bool) {
 			a, b = b, a
 		}
 		for i := range a {
-			if a[i].Name != b[i].Name {
+			if a[i].Name != b[i].Name || sameState(&a[i], &b[i]) != nil {
 				return nil, false
 			}
 		}
@@ -153,7 +153,20 @@ func sameStates(all []tables) (states []serializer.StateMeta, same bool) {
 	return states, true
 }
 
-// checkStates compares what subtasks say of a state: its types have to be the same.
+// sameState compares two declarations of a state.
+func sameState(a, b *serializer.StateMeta) error {
+	_, x := typesOf(a, nil)
+	_, y := typesOf(b, nil)
+	if x.Kind != y.Kind {
+		return fmt.Errorf("is a %s state in one place and a %s state in another: %w", x.Kind, y.Kind, keyed.ErrIncompatible)
+	}
+	return keyed.SameTypes(x, y)
+}
+
+// checkStates compares what subtasks say of a state that nobody has registered: its types
+// have to be the same. They differ if some subtasks had registered it with a new type, and
+// others not yet. Rows of a registered state are converted, those of each subtask by
+// themselves.
 func (b *Backend[K]) checkStates(all []tables) error {
 	first := map[string]*serializer.StateMeta{}
 	for _, t := range all {
@@ -179,8 +192,11 @@ func (b *Backend[K]) checkStates(all []tables) error {
 				first[m.Name] = m
 				continue
 			}
-			if keyed.KindOf(f) != keyed.KindOf(m) || f.Value() != nil && m.Value() != nil && f.Value().String() != m.Value().String() {
-				return fmt.Errorf("state %s: subtasks declare it with different types: %w", m.Name, keyed.ErrIncompatible)
+			if at, known := b.byName[m.Name]; known && b.states[at].st != nil {
+				continue
+			}
+			if err := sameState(f, m); err != nil {
+				return fmt.Errorf("state %s: subtasks declare it with different types: %w", m.Name, err)
 			}
 		}
 	}

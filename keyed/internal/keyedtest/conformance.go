@@ -21,6 +21,8 @@ func (o Opener) Run(t *testing.T) {
 	t.Run("closed", o.testClosed)
 	t.Run("cancel", o.testCancel)
 	t.Run("migration", o.testMigration)
+	t.Run("two sources", o.testTwoSources)
+	t.Run("renumbered", o.testRenumbered)
 	t.Run("concurrent readers", o.testConcurrentReaders)
 	t.Run("close while writing", o.testCloseWhileWriting)
 }
