@@ -49,8 +49,12 @@ type cached[K, N comparable, S any] struct {
 
 	row, val []byte // scratch of the owner
 
+	// keySize and nsSize are what keys and namespaces take beside their own size.
+	keySize func(*K) int64
+	nsSize  func(*N) int64
 	// Of entries without a size of their own: the mean of those seen serialized.
 	meanBytes int64
+	weighed   uint32 // written ones that might have been looked at
 
 	perAccess int
 	since     int // accesses since the last clean-up
@@ -74,6 +78,7 @@ func (n *cached[K, N, S]) setUp(d *Descriptor[K], ns serializer.Serializer[N], b
 	}
 	n.lengths = n.keys.Serializer.Type().FixedLength() < 0 && ns.Type().FixedLength() < 0
 	n.fixed = int64(unsafe.Sizeof(table.CacheEntry[K, N, S]{})) + 16
+	n.keySize, n.nsSize = sizer[K](), sizer[N]()
 	n.dirty, n.hot = make([][]uint32, b.Count), make([][]uint64, b.Count)
 	n.handGroup = n.first
 	n.meanBytes = 64
@@ -219,8 +224,22 @@ func (n *cached[K, N, S]) growHot(r table.Ref) {
 // insert adds an entry that is not there; bytes is what it takes beside its own size.
 func (n *cached[K, N, S]) insert(group int, hash uint32, k K, ns N, s S, bytes int64) table.Ref {
 	r := n.tab.Insert(group, hash, k, ns, s)
-	n.b.Used += n.fixed + bytes
+	n.b.Used += n.weight(&k, &ns) + bytes
 	return r
+}
+
+// weight is what an entry takes beside its value.
+func (n *cached[K, N, S]) weight(k *K, ns *N) int64 {
+	w := n.fixed
+	if n.keySize != nil {
+		w += n.keySize(k)
+	} else {
+		w += 64 // pointers: a guess
+	}
+	if n.nsSize != nil {
+		w += n.nsSize(ns)
+	}
+	return w
 }
 
 // changed notes an entry whose generation becomes the present one.
@@ -259,7 +278,7 @@ func (n *cached[K, N, S]) evict(want int64, clean func(e *table.CacheEntry[K, N,
 				continue
 			}
 		}
-		freed += n.fixed + bytes(e)
+		freed += n.weight(&e.Key, &e.NS) + bytes(e)
 		hash := n.hash(e.Key, e.NS)
 		if drop != nil {
 			drop(e)
@@ -273,10 +292,34 @@ func (n *cached[K, N, S]) evict(want int64, clean func(e *table.CacheEntry[K, N,
 // stored tells whether the store has what was changed in a generation.
 func (n *cached[K, N, S]) stored(gen uint32) bool { return gen <= n.b.Done }
 
-// observe moves the mean of serialized sizes.
-func (n *cached[K, N, S]) observe(bytes int) {
+// observe moves the mean of serialized sizes, and gives what such a value is taken to need.
+func (n *cached[K, N, S]) observe(bytes int) unit {
 	n.meanBytes += (int64(bytes)*2 - n.meanBytes) / 16
+	return unitOf(int64(bytes) * 2)
 }
+
+// mean is what a value of unknown size is taken to need.
+func (n *cached[K, N, S]) mean() unit { return unitOf(n.meanBytes) }
+
+// weigh tells whether a value that is written, and has no size of its own, is to be
+// serialized to learn how large they are: the first ones, and some of the others.
+func (n *cached[K, N, S]) weigh() bool {
+	n.weighed++
+	return n.weighed <= 32 || n.weighed%64 == 0
+}
+
+// unit is how many bytes a value is taken to need: (4 + two low bits) << the others. It
+// is kept with the entry, so that what was added to the bytes in use is taken from them
+// again although the mean has moved.
+type unit uint8
+
+func unitOf(bytes int64) unit {
+	n := uint64(max(bytes, 4))
+	shift := bits.Len64(n) - 3
+	return unit(4*shift) | unit(n>>shift&3)
+}
+
+func (u unit) bytes() int64 { return int64(4+u&3) << (u >> 2) }
 
 // changes are the changes of a generation.
 type changes[K, N comparable, S any] struct {
@@ -417,24 +460,7 @@ func (n *cached[K, N, S]) convertTypes(old *engine.OldTypes, user, value *serial
 }
 
 // plainMemory tells whether values of a type have no pointers.
-func plainMemory[V any]() bool { return pointerless(reflect.TypeFor[V]()) }
-
-func pointerless(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return pointerless(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if !pointerless(t.Field(i).Type) {
-				return false
-			}
-		}
-		return true
-	case reflect.Pointer, reflect.UnsafePointer, reflect.Interface, reflect.Slice, reflect.String, reflect.Map, reflect.Chan, reflect.Func:
-		return false
-	}
-	return true
-}
+func plainMemory[V any]() bool { return !table.HasPointers(reflect.TypeFor[V]()) }
 
 // sizer gives the bytes that a value takes beside its own size; nil if that is only known
 // from its serialized form.
@@ -449,5 +475,31 @@ func sizer[V any]() func(v *V) int64 {
 	if plainMemory[V]() {
 		return func(*V) int64 { return 0 }
 	}
+	if texts, ok := textsIn(reflect.TypeFor[V](), 0, nil); ok {
+		return func(v *V) (n int64) {
+			for _, at := range texts {
+				n += int64(len(*(*string)(unsafe.Add(unsafe.Pointer(v), at)))) + 8
+			}
+			return n
+		}
+	}
 	return nil
+}
+
+// textsIn gives where the strings and byte slices of a type are; ok is false if it has
+// other pointers.
+func textsIn(t reflect.Type, at uintptr, texts []uintptr) (_ []uintptr, ok bool) {
+	switch {
+	case t.Kind() == reflect.String || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return append(texts, at), true // both begin with a pointer and a length
+	case t.Kind() == reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if texts, ok = textsIn(f.Type, at+f.Offset, texts); !ok {
+				return nil, false
+			}
+		}
+		return texts, true
+	}
+	return texts, !table.HasPointers(t)
 }

@@ -20,6 +20,7 @@ type listCell struct {
 	from    int32
 	whole   bool
 	replace bool // the row is written anew in this generation
+	unit    unit // what an element is taken to need, without a sizer
 }
 
 // bytesList is a list state over rows.
@@ -47,17 +48,17 @@ func newBytesList[K, N comparable, T any](d *Descriptor[K], ns serializer.Serial
 	return n
 }
 
-// bytes is what a run takes.
-func (n *bytesList[K, N, T]) bytes(r table.Run) int64 {
-	if r.Len() == 0 {
+// bytes is what the elements take.
+func (n *bytesList[K, N, T]) bytes(c *listCell) int64 {
+	if c.run.Len() == 0 {
 		return 0
 	}
 	var zero T
-	room := int64(unsafe.Sizeof(zero)) * int64(table.Room(r.Len()))
+	room := int64(unsafe.Sizeof(zero)) * int64(table.Room(c.run.Len()))
 	if n.size == nil {
-		return room + int64(r.Len())*n.meanBytes
+		return room + int64(c.run.Len())*c.unit.bytes()
 	}
-	if l := n.arena.Get(r); len(l) > 0 {
+	if l := n.arena.Get(c.run); len(l) > 0 {
 		room += int64(len(l)) * n.size(&l[len(l)-1]) // elements are alike
 	}
 	return room
@@ -121,15 +122,16 @@ func (n *bytesList[K, N, T]) entry(k *Key[K], ns N, want bool) (*table.CacheEntr
 		return nil, r, err
 	}
 	n.elems = n.elems[:0]
+	each := n.mean()
 	if ok {
 		if n.elems, err = n.read(n.elems, n.val); err != nil {
 			return nil, r, err
 		}
-		n.observe(len(n.val) / max(1, len(n.elems)))
+		each = n.observe(len(n.val) / max(1, len(n.elems)))
 	}
 	if e == nil {
-		c := listCell{whole: true, run: n.newRun(n.elems)}
-		r = n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, n.bytes(c.run))
+		c := listCell{whole: true, run: n.newRun(n.elems), unit: each}
+		r = n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, n.bytes(&c))
 		return n.tab.At(r), r, nil
 	}
 	c := e.Val
@@ -137,10 +139,10 @@ func (n *bytesList[K, N, T]) entry(k *Key[K], ns N, want bool) (*table.CacheEntr
 	if c.gen == n.b.Gen {
 		n.elems = append(n.elems, n.arena.Get(c.run)[c.from:]...)
 	}
-	n.b.Used -= n.bytes(c.run)
+	n.b.Used -= n.bytes(&c)
 	n.arena.Free(c.run)
-	c.run, c.from, c.whole = n.newRun(n.elems), int32(stored), true
-	n.b.Used += n.bytes(c.run)
+	c.run, c.from, c.whole, c.unit = n.newRun(n.elems), int32(stored), true, each
+	n.b.Used += n.bytes(&c)
 	n.tab.Set(e, r, c)
 	return e, r, nil
 }
@@ -178,35 +180,46 @@ func (n *bytesList[K, N, T]) append(k *Key[K], ns N, v []T) error {
 	if err != nil {
 		return err
 	}
+	each := n.elementUnit(v)
 	if e == nil {
-		c := listCell{gen: n.b.Gen, run: n.newRun(v)}
-		bytes := n.bytes(c.run)
+		c := listCell{gen: n.b.Gen, run: n.newRun(v), unit: each}
+		bytes := n.bytes(&c)
 		n.changed(n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, bytes), bytes)
 		return nil
 	}
 	c := e.Val
-	before := n.bytes(c.run)
-	n.begin(&c, r, before)
+	n.begin(&c, r)
+	before := n.bytes(&c)
+	c.unit = each
 	if len(v) == 1 {
 		c.run = n.arena.Append1(c.run, v[0])
 	} else {
 		c.run = n.arena.Append(c.run, v...)
 	}
-	n.b.Used += n.bytes(c.run) - before
+	n.b.Used += n.bytes(&c) - before
 	n.tab.Set(e, r, c)
 	return nil
 }
 
+// elementUnit is what each of some elements that are written is taken to need.
+func (n *bytesList[K, N, T]) elementUnit(v []T) unit {
+	if n.size == nil && len(v) > 0 && n.weigh() {
+		n.val = n.ser.Append(n.val[:0], v[len(v)-1])
+		n.observe(len(n.val))
+	}
+	return n.mean()
+}
+
 // begin makes a change part of the present generation.
-func (n *bytesList[K, N, T]) begin(c *listCell, r table.Ref, bytes int64) {
+func (n *bytesList[K, N, T]) begin(c *listCell, r table.Ref) {
 	if c.gen == n.b.Gen {
 		return
 	}
+	bytes := n.bytes(c)
 	if !c.whole && n.stored(c.gen) { // what was added before is in the row
-		n.b.Used -= n.bytes(c.run)
+		n.b.Used -= bytes
 		n.arena.Free(c.run)
 		c.run = table.Run{}
-		n.b.Used += n.bytes(c.run)
 	}
 	c.gen, c.from, c.replace = n.b.Gen, int32(c.run.Len()), false
 	n.changed(r, bytes)
@@ -220,9 +233,10 @@ func (n *bytesList[K, N, T]) update(k Key[K], ns N, v []T) error {
 	if err != nil {
 		return err
 	}
+	each := n.elementUnit(v)
 	if e == nil {
-		c := listCell{gen: n.b.Gen, whole: true, replace: true, run: n.newRun(v)}
-		bytes := n.bytes(c.run)
+		c := listCell{gen: n.b.Gen, whole: true, replace: true, run: n.newRun(v), unit: each}
+		bytes := n.bytes(&c)
 		n.changed(n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, bytes), bytes)
 		return nil
 	}
@@ -230,7 +244,8 @@ func (n *bytesList[K, N, T]) update(k Key[K], ns N, v []T) error {
 	if c.whole && c.run.Len() == 0 && len(v) == 0 {
 		return nil
 	}
-	before := n.bytes(c.run)
+	before := n.bytes(&c)
+	c.unit = each
 	if c.gen != n.b.Gen {
 		c.gen = n.b.Gen
 		n.changed(r, before)
@@ -250,7 +265,7 @@ func (n *bytesList[K, N, T]) update(k Key[K], ns N, v []T) error {
 		n.arena.Free(old)
 		c.run = run
 	}
-	n.b.Used += n.bytes(c.run) - before
+	n.b.Used += n.bytes(&c) - before
 	n.tab.Set(e, r, c)
 	return nil
 }
@@ -362,7 +377,7 @@ func (n *bytesList[K, N, T]) Evict(want int64) int64 {
 	}
 	return n.evict(want,
 		func(e *table.CacheEntry[K, N, listCell]) bool { return n.stored(e.Val.gen) },
-		func(e *table.CacheEntry[K, N, listCell]) int64 { return n.bytes(e.Val.run) },
+		func(e *table.CacheEntry[K, N, listCell]) int64 { return n.bytes(&e.Val) },
 		func(e *table.CacheEntry[K, N, listCell]) { n.dropping = append(n.dropping, e.Val.run) })
 }
 

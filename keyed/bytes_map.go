@@ -17,6 +17,7 @@ type mapCell struct {
 	wiped uint32 // the generation in which all rows were deleted
 	dead  int32  // cells of s without a value
 	whole bool
+	unit  unit // what a cell is taken to need beside its own size
 }
 
 // userCell is an entry of a map.
@@ -40,8 +41,7 @@ type bytesMap[K, N, UK comparable, UV any] struct {
 	value    serializer.Serializer[UV]
 	maps     *table.SortedStore[UK, userCell[UV]]
 	order    func(a, b UK) int
-	size     func(v *UV) int64
-	userSize func(k *UK) int64
+	flat     bool              // user keys and values have no pointers
 	changes  [][]mapChange[UK] // like dirty
 	pointers bool
 	expired  func(v *UV, at int64) bool // nil without TTL
@@ -58,7 +58,7 @@ const (
 )
 
 func newBytesMap[K, N, UK comparable, UV any](d *Descriptor[K], ns serializer.Serializer[N], key serializer.Serializer[UK], value serializer.Serializer[UV], b *engine.BytesEnv, id uint16, o options) *bytesMap[K, N, UK, UV] {
-	n := &bytesMap[K, N, UK, UV]{key: codecOf(key), value: value, size: sizer[UV](), userSize: sizer[UK]()}
+	n := &bytesMap[K, N, UK, UV]{key: codecOf(key), value: value, flat: plainMemory[UK]() && plainMemory[UV]()}
 	n.setUp(d, ns, b, id, o)
 	var equal func(a, b UK) bool
 	if !n.key.plain && !n.key.empty {
@@ -77,24 +77,16 @@ func (n *bytesMap[K, N, UK, UV]) null(v *UV) bool {
 }
 
 // bytes is what a map takes beside its entry, from the number of its cells.
-func (n *bytesMap[K, N, UK, UV]) bytes(s table.Sorted) int64 {
-	if s.Len() == 0 {
-		return 0
+func (n *bytesMap[K, N, UK, UV]) bytes(c *mapCell) int64 {
+	each := int64(unsafe.Sizeof(table.Pair[UK, userCell[UV]]{})) * 3 / 2
+	if !n.flat {
+		each += c.unit.bytes()
 	}
-	each := int64(unsafe.Sizeof(table.Pair[UK, userCell[UV]]{}))
-	if n.size == nil || n.userSize == nil {
-		return int64(s.Len()) * (each*3/2 + n.meanBytes)
-	}
-	var zero userCell[UV]
-	var key UK
-	if n.size(&zero.v)|n.userSize(&key) != 0 { // strings and the like: as the mean was
-		return int64(s.Len()) * (each*3/2 + n.meanBytes)
-	}
-	return int64(s.Len()) * each * 3 / 2
+	return int64(c.s.Len()) * each
 }
 
-// decode reads the value of a row.
-func (n *bytesMap[K, N, UK, UV]) decode(row []byte) (v UV, err error) {
+// decode reads the value of a row; user is how long its user key is.
+func (n *bytesMap[K, N, UK, UV]) decode(row []byte, user int) (v UV, err error) {
 	if len(row) < 1 {
 		return v, n.rowError("value", serializer.ErrShort)
 	}
@@ -104,7 +96,7 @@ func (n *bytesMap[K, N, UK, UV]) decode(row []byte) (v UV, err error) {
 	if v, err = one(n.value, row[1:]); err != nil {
 		return v, n.rowError("value", err)
 	}
-	n.observe(len(row))
+	n.observe(user + len(row))
 	return v, nil
 }
 
@@ -117,7 +109,7 @@ func (n *bytesMap[K, N, UK, UV]) encode(dst []byte, v *UV) []byte {
 
 // keep replaces an entry and accounts for it.
 func (n *bytesMap[K, N, UK, UV]) keep(e *table.CacheEntry[K, N, mapCell], r table.Ref, c mapCell, before int64) {
-	n.b.Used += n.bytes(c.s) - before
+	n.b.Used += n.bytes(&c) - before
 	if c != e.Val {
 		n.tab.Set(e, r, c)
 	}
@@ -140,27 +132,29 @@ func (n *bytesMap[K, N, UK, UV]) get(k Key[K], ns N, uk UK) (v UV, ok bool, err 
 		}
 		e, r = n.find(&k, ns)
 	}
-	n.row = n.key.ser.Append(n.appendRow(n.row[:0], int(k.group), k.key, ns), uk)
+	n.row = n.appendRow(n.row[:0], int(k.group), k.key, ns)
+	prefix := len(n.row)
+	n.row = n.key.ser.Append(n.row, uk)
 	if n.val, ok, err = n.b.Rows.Get(n.val[:0], n.row); err != nil {
 		return v, false, err
 	}
 	x := userCell[UV]{dead: !ok}
 	if ok {
-		if x.v, err = n.decode(n.val); err != nil {
+		if x.v, err = n.decode(n.val, len(n.row)-prefix); err != nil {
 			return v, false, err
 		}
 	}
 	if e == nil {
-		c := mapCell{s: n.maps.Put(table.Sorted{}, uk, x)}
+		c := mapCell{s: n.maps.Put(table.Sorted{}, uk, x), unit: n.mean()}
 		if x.dead {
 			c.dead = 1
 		}
-		n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, n.bytes(c.s))
+		n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, n.bytes(&c))
 		return x.v, ok, nil
 	}
 	c := e.Val
-	before := n.bytes(c.s)
-	c.s = n.maps.Put(c.s, uk, x)
+	before := n.bytes(&c)
+	c.s, c.unit = n.maps.Put(c.s, uk, x), n.mean()
 	if x.dead {
 		c.dead++
 	}
@@ -185,14 +179,18 @@ func (n *bytesMap[K, N, UK, UV]) change(k *Key[K], ns N, uk UK, x userCell[UV]) 
 		return err
 	}
 	x.gen = n.b.Gen
+	if !n.flat && !x.dead && n.weigh() {
+		n.val = n.encode(n.key.ser.Append(n.val[:0], uk), &x.v)
+		n.observe(len(n.val))
+	}
 	h := n.mix(k.hash, ns)
 	e, r := n.tab.Find(int(k.group), h, k.key, ns)
 	if e == nil {
-		c := mapCell{s: n.maps.Put(table.Sorted{}, uk, x), gen: x.gen}
+		c := mapCell{s: n.maps.Put(table.Sorted{}, uk, x), gen: x.gen, unit: n.mean()}
 		if x.dead {
 			c.dead = 1
 		}
-		r = n.insert(int(k.group), h, k.key, ns, c, n.bytes(c.s))
+		r = n.insert(int(k.group), h, k.key, ns, c, n.bytes(&c))
 		n.noteChange(r, uk)
 		return nil
 	}
@@ -213,7 +211,7 @@ func (n *bytesMap[K, N, UK, UV]) change(k *Key[K], ns N, uk UK, x userCell[UV]) 
 		inGen := old.gen == x.gen
 		x.fresh = inGen && old.fresh || !inGen && old.dead && n.stored(old.gen)
 		if x.dead && inGen && old.fresh { // the store never had it
-			before := n.bytes(c.s)
+			before := n.bytes(&c)
 			c.s, _ = n.maps.Remove(c.s, uk)
 			if !c.whole { // that there is none is known
 				c.s = n.maps.Put(c.s, uk, userCell[UV]{dead: true})
@@ -235,8 +233,8 @@ func (n *bytesMap[K, N, UK, UV]) change(k *Key[K], ns N, uk UK, x userCell[UV]) 
 	if x.dead {
 		c.dead++
 	}
-	before := n.bytes(c.s)
-	c.gen = x.gen
+	before := n.bytes(&c)
+	c.gen, c.unit = x.gen, n.mean()
 	c.s = n.maps.Put(c.s, uk, x)
 	if c.dead > 16 && int(c.dead) > c.s.Len()/2 {
 		n.purge(&c)
@@ -286,7 +284,7 @@ func (n *bytesMap[K, N, UK, UV]) load(k *Key[K], ns N, most int) (*table.CacheEn
 	if e != nil {
 		c = e.Val
 	}
-	before := n.bytes(c.s)
+	before := n.bytes(&c)
 	n.row = n.appendRow(n.row[:0], int(k.group), k.key, ns)
 	prefix := len(n.row)
 	count := 0
@@ -304,7 +302,7 @@ func (n *bytesMap[K, N, UK, UV]) load(k *Key[K], ns N, most int) (*table.CacheEn
 			return true
 		}
 		var x userCell[UV]
-		if x.v, failed = n.decode(value); failed != nil {
+		if x.v, failed = n.decode(value, len(row)-prefix); failed != nil {
 			return false
 		}
 		c.s = n.maps.Put(c.s, uk, x)
@@ -317,8 +315,9 @@ func (n *bytesMap[K, N, UK, UV]) load(k *Key[K], ns N, most int) (*table.CacheEn
 	if c.whole {
 		n.purge(&c)
 	}
+	c.unit = n.mean()
 	if e == nil {
-		r = n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, n.bytes(c.s))
+		r = n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, n.bytes(&c))
 		return n.tab.At(r), r, err
 	}
 	n.keep(e, r, c, before)
@@ -354,7 +353,7 @@ func (n *bytesMap[K, N, UK, UV]) clear(k Key[K], ns N) error {
 		return err
 	}
 	c := e.Val
-	before := n.bytes(c.s)
+	before := n.bytes(&c)
 	if c.whole && c.s.Len() == int(c.dead) {
 		return nil
 	}
@@ -626,7 +625,7 @@ func (c *mapChanges[K, N, UK, UV]) Group(view *table.View, group int, put func(o
 func (n *bytesMap[K, N, UK, UV]) Evict(want int64) int64 {
 	return n.evict(want,
 		func(e *table.CacheEntry[K, N, mapCell]) bool { return n.stored(e.Val.gen) },
-		func(e *table.CacheEntry[K, N, mapCell]) int64 { return n.bytes(e.Val.s) },
+		func(e *table.CacheEntry[K, N, mapCell]) int64 { return n.bytes(&e.Val) },
 		func(e *table.CacheEntry[K, N, mapCell]) { n.maps.Free(e.Val.s) })
 }
 

@@ -178,8 +178,8 @@ func (n *bytesTimers[K, N]) delete(k Key[K], ns N, at int64) (bool, error) {
 func (n *bytesTimers[K, N]) bury(h uint32, e *table.CacheEntry[K, timerPlace[N], timerCell], r table.Ref) {
 	switch c := e.Val; {
 	case c.gen == n.b.Gen && c.fresh:
+		n.b.Used -= n.weight(&e.Key, &e.NS) + 24
 		n.tab.Remove(h, e, r)
-		n.b.Used -= n.fixed + 24
 	default:
 		if c.gen != n.b.Gen {
 			n.changed(r, 24)
@@ -383,7 +383,7 @@ func (n *bytesTimers[K, N]) evictGroup(g int) (freed int64) {
 		if !n.stored(e.Val.gen) || !e.Val.dead && (h.whole || e.NS.at <= to) {
 			continue
 		}
-		freed += n.fixed + 24
+		freed += n.weight(&e.Key, &e.NS) + 24
 		n.tab.Remove(n.hash(e.Key, e.NS), e, n.tab.RefOf(n.first+g, next))
 	}
 	n.b.Used -= freed

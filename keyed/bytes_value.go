@@ -14,6 +14,7 @@ type cell[V any] struct {
 	val  V
 	gen  uint32 // of its last change; 0: it is as stored
 	dead bool   // there is no value
+	unit unit   // what the value is taken to need, without a sizer
 }
 
 // bytesValue is a value state over rows.
@@ -38,7 +39,7 @@ func (n *bytesValue[K, N, V]) bytes(c *cell[V]) int64 {
 	case n.size != nil:
 		return n.size(&c.val)
 	}
-	return n.meanBytes
+	return c.unit.bytes()
 }
 
 func (n *bytesValue[K, N, V]) get(k Key[K], ns N) (v V, ok bool, err error) {
@@ -72,7 +73,7 @@ func (n *bytesValue[K, N, V]) keep(k *Key[K], ns N, row []byte, ok bool) (v V, _
 		if c.val, err = one(n.ser, row); err != nil {
 			return v, false, n.rowError("value", err)
 		}
-		n.observe(len(row))
+		c.unit = n.observe(len(row))
 	}
 	n.insert(int(k.group), n.mix(k.hash, ns), k.key, ns, c, n.bytes(&c))
 	return c.val, ok, nil
@@ -94,6 +95,12 @@ func (n *bytesValue[K, N, V]) put(k *Key[K], ns N, c cell[V]) error {
 		return err
 	}
 	c.gen = n.b.Gen
+	if n.size == nil && !c.dead {
+		if c.unit = n.mean(); n.weigh() {
+			n.val = n.ser.Append(n.val[:0], c.val)
+			c.unit = n.observe(len(n.val))
+		}
+	}
 	h := n.mix(k.hash, ns)
 	e, r := n.tab.Find(int(k.group), h, k.key, ns)
 	bytes := n.bytes(&c)

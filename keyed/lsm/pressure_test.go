@@ -2,7 +2,9 @@ package lsm_test
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -154,4 +156,26 @@ func pressure(t *testing.T, process *lsm.Process) {
 	})
 	require.NoError(t, err)
 	require.Empty(t, timers, "of %d", fired)
+}
+
+// TestBudget writes values whose size their Go type does not tell, and reads none: they
+// are in the budget like others.
+func TestBudget(t *testing.T) {
+	p := lsm.NewProcess(&lsm.ProcessOptions{MemoryBytes: 8 << 20})
+	defer p.Close()
+	b, err := lsm.Open(t.TempDir(), keyed.Config[int64]{Key: serializer.Int64}, &lsm.Options{Process: p})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	value := keyed.Value(b, "value", serializer.List(serializer.String))
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range int64(6000) {
+		require.NoError(t, value.Set(b.Key(i), []string{strings.Repeat("x", 10_000)}))
+	}
+	require.Less(t, heap()-before, int64(24<<20), "of 60 MB")
 }
