@@ -345,8 +345,12 @@ func convertRow(dst, v []byte, kind snapshot.StateKind, convert serializer.Conve
 	return convert(dst, v)
 }
 
-// migrate rewrites the rows of a state whose values change.
+// migrate rewrites the rows of a state whose values change. A snapshot that was taken
+// before declares the old type: it is finished first.
 func (b *Backend[K]) migrate(id uint16, old *snapshot.State, convert serializer.Convert) error {
+	if err := b.wait(); err != nil {
+		return err
+	}
 	var elem *serializer.Decoder
 	if old.Kind == snapshot.StateList {
 		elem = serializer.NewDecoder(old.Value, nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -81,7 +82,8 @@ type snap[K comparable] struct {
 }
 
 // Snapshot implements keyed.Backend: what was changed since the last generation is set
-// aside, to be written beside the task.
+// aside, to be written beside the task. No two snapshots that are not released have the
+// same number.
 func (b *Backend[K]) Snapshot(ctx context.Context, id int64) (keyed.Snapshot, error) {
 	start := time.Now()
 	err := b.failure()
@@ -90,6 +92,9 @@ func (b *Backend[K]) Snapshot(ctx context.Context, id int64) (keyed.Snapshot, er
 	}
 	if err == nil {
 		err = b.err
+	}
+	if err == nil && b.taken(id) {
+		err = errors.New("one of that number is not released yet")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("keyed: snapshot %d: %w", id, err)
@@ -100,6 +105,19 @@ func (b *Backend[K]) Snapshot(ctx context.Context, id int64) (keyed.Snapshot, er
 	b.track(s)
 	b.metrics.Time(keyed.MetricSnapshotSync, time.Since(start))
 	return s, nil
+}
+
+// taken tells whether a snapshot of that number is there. The database could not take
+// another one, and what was frozen for it would be lost.
+func (b *Backend[K]) taken(id int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for v := range b.open {
+		if s, ok := v.(*snap[K]); ok && s.id == id {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *snap[K]) metas() []serializer.StateMeta {

@@ -1,0 +1,109 @@
+package lsm
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/keyed"
+	"github.com/tidemark/tidemark/metadata"
+	"github.com/tidemark/tidemark/serializer"
+	"github.com/tidemark/tidemark/snapshot"
+)
+
+type before struct {
+	_  struct{} `flink:"pojo=com.example.Order"`
+	ID int64    `flink:"id"`
+}
+
+type after struct {
+	_     struct{} `flink:"pojo=com.example.Order"`
+	Count int64    `flink:"count"`
+	ID    int64    `flink:"id"`
+}
+
+// opener opens backends until the end of a test.
+func opener(t *testing.T) func() *Backend[string] {
+	p := NewProcess(&ProcessOptions{MemoryBytes: 8 << 20})
+	t.Cleanup(p.Close)
+	return func() *Backend[string] {
+		b, err := Open(t.TempDir(), keyed.Config[string]{Key: serializer.String}, &Options{Process: p})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close()) })
+		return b
+	}
+}
+
+// TestSnapshotBeforeMigration takes a snapshot and then registers a restored state with
+// a new type, before anything of the snapshot is in the database: the snapshot says that
+// its rows are of the old type, and they are.
+func TestSnapshotBeforeMigration(t *testing.T) {
+	root, err := blobstore.Parse("mem://lsm/job")
+	require.NoError(t, err)
+	store := blobstore.NewMem()
+	pool := blobstore.NewPool(nil, func(blobstore.Store) blobstore.Store { return store })
+	finish := func(b *Backend[string], snap keyed.Snapshot, dir string) *snapshot.Snapshot {
+		w, err := snapshot.NewWriter(t.Context(), pool, snapshot.Layout{Dir: root.Join(dir), Shared: root.Join("shared"), TaskOwned: root.Join("taskowned")}, nil)
+		require.NoError(t, err)
+		h, err := snap.Upload(t.Context(), w, nil)
+		require.NoError(t, err)
+		snap.Release()
+		require.NoError(t, w.Commit(t.Context(), &metadata.Checkpoint{Version: 3, ID: 1, Operators: []metadata.OperatorState{
+			{ID: metadata.OperatorID{1}, Parallelism: 1, MaxParallelism: int32(b.MaxParallelism()), Subtasks: []metadata.SubtaskState{{ManagedKeyed: h}}},
+		}}))
+		sn, err := snapshot.Open(t.Context(), pool, w.Layout().Dir, nil)
+		require.NoError(t, err)
+		return sn
+	}
+	open := opener(t)
+	b := open()
+	require.NoError(t, keyed.Value(b, "v", serializer.MustOf[before]()).Set(b.Key("a"), before{ID: 5}))
+	snap, err := b.Snapshot(t.Context(), 1)
+	require.NoError(t, err)
+	first := finish(b, snap, "chk-1")
+
+	b = open()
+	require.NoError(t, b.Restore(context.Background(), keyed.RestoreSource{Snapshot: first}))
+	d := b.drains
+	d.mu.Lock()
+	d.running = true // nobody begins to write
+	d.mu.Unlock()
+	snap, err = b.Snapshot(t.Context(), 2)
+	require.NoError(t, err)
+	time.AfterFunc(50*time.Millisecond, d.run)
+	v := keyed.Value(b, "v", serializer.MustOf[after]())
+	require.NoError(t, b.Err())
+	x, _, err := v.Get(b.Key("a"))
+	require.NoError(t, err)
+	require.Equal(t, after{ID: 5}, x)
+	second := finish(b, snap, "chk-2")
+
+	b = open()
+	old := keyed.Value(b, "v", serializer.MustOf[before]())
+	require.NoError(t, b.Restore(context.Background(), keyed.RestoreSource{Snapshot: second}))
+	y, ok, err := old.Get(b.Key("a"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, before{ID: 5}, y)
+}
+
+// TestSnapshotTwice refuses a number that is in use, and works on.
+func TestSnapshotTwice(t *testing.T) {
+	b := opener(t)()
+	v := keyed.Value(b, "v", serializer.Int64)
+	require.NoError(t, v.Set(b.Key("a"), 1))
+	snap, err := b.Snapshot(t.Context(), 1)
+	require.NoError(t, err)
+	_, err = b.Snapshot(t.Context(), 1)
+	require.ErrorContains(t, err, "snapshot 1: one of that number is not released yet")
+	require.NoError(t, v.Set(b.Key("a"), 2))
+	require.NoError(t, b.wait())
+	snap.Release()
+	snap, err = b.Snapshot(t.Context(), 1)
+	require.NoError(t, err)
+	snap.Release()
+	require.NoError(t, b.wait())
+}
