@@ -55,11 +55,12 @@ type arenaClass struct {
 	next, end uint64   // of the block that is being used
 }
 
-// limboRun is a run that was freed while views were open.
+// limboRun is a run that was freed while a view saw it: it was there from an epoch until
+// another.
 type limboRun struct {
-	epoch uint32
-	class uint8
-	place uint64
+	from, until uint32
+	class       uint8
+	place       uint64
 }
 
 // NewArena is an empty arena.
@@ -270,13 +271,13 @@ func (a *Arena[T]) Append1(r Run, v T) Run {
 	return grown
 }
 
-// Free gives a run back. While views are open it waits for those that are.
+// Free gives a run back. It waits for the views that see it.
 func (a *Arena[T]) Free(r Run) {
 	if r.kind != arenaRun {
 		return
 	}
-	if a.views.newest.Load() != 0 {
-		a.limbo = append(a.limbo, limboRun{a.views.epoch, r.class, r.place()})
+	if a.Frozen(r) {
+		a.limbo = append(a.limbo, limboRun{r.epoch, a.views.epoch, r.class, r.place()})
 		return
 	}
 	a.release(r.place(), r.class)
@@ -293,16 +294,16 @@ func (a *Arena[T]) release(place uint64, class uint8) {
 	c.free = append(c.free, place)
 }
 
-// recycle gives back some of the runs that no open view can read any more.
+// recycle gives back some of the runs that no open view can read any more. Those that one
+// can, which may be open for long, go behind the others.
 func (a *Arena[T]) recycle() {
-	oldest := a.views.oldest.Load()
 	for range 4 {
 		l := a.limbo[a.drained]
-		if l.epoch > oldest {
-			return
+		if a.drained++; a.views.needed(l.from, l.until) {
+			a.limbo = append(a.limbo, l)
+			break
 		}
-		a.release(l.place, l.class)
-		if a.drained++; a.drained == len(a.limbo) {
+		if a.release(l.place, l.class); a.drained == len(a.limbo) {
 			a.limbo, a.drained = a.limbo[:0], 0
 			if cap(a.limbo) > 1<<16 {
 				a.limbo = nil
@@ -310,7 +311,7 @@ func (a *Arena[T]) recycle() {
 			return
 		}
 	}
-	if a.drained > 1<<16 && a.drained > len(a.limbo)/2 {
+	if a.drained > 1<<10 && a.drained > len(a.limbo)/2 {
 		a.limbo = append(a.limbo[:0], a.limbo[a.drained:]...)
 		a.drained = 0
 	}

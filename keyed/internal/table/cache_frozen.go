@@ -10,6 +10,8 @@ type cacheVersions[K, N comparable, V any] struct {
 	// byHash finds old versions by the hash of their key while a view is asked for
 	// single keys.
 	byHash map[uint32]uint32
+	// full is the length of list at which versions that no view needs are dropped.
+	full int
 }
 
 type cacheVersion[K, N comparable, V any] struct {
@@ -44,6 +46,9 @@ func (t *Cache[K, N, V]) keep(sh *cacheShard[K, N, V], e *CacheEntry[K, N, V], n
 	if o.heads[c] == nil {
 		o.heads[c] = make([]uint32, 1<<t.bits)
 	}
+	if len(o.list) >= max(o.full, 64) {
+		t.compact(sh, num, ver)
+	}
 	head := &o.heads[c][i]
 	v := cacheVersion[K, N, V]{Entry: *e, older: *head, num: num}
 	v.Entry.ver = ver
@@ -61,6 +66,54 @@ func (t *Cache[K, N, V]) keep(sh *cacheShard[K, N, V], e *CacheEntry[K, N, V], n
 		h := t.hash(v.Entry.Key, v.Entry.NS)
 		o.list[len(o.list)-1].nextHash = o.byHash[h]
 		o.byHash[h] = uint32(len(o.list))
+	}
+}
+
+// compact drops versions that no open view sees: while one view is open for long others
+// come and go, and each leaves versions of what changed since. The entry of number num
+// is about to be kept, as of ver.
+func (t *Cache[K, N, V]) compact(sh *cacheShard[K, N, V], num, ver uint32) {
+	o := sh.old
+	var kept []cacheVersion[K, N, V]
+	var chain []uint32 // of an entry, newest first
+	for c, heads := range o.heads {
+		for i, p := range heads {
+			if p == 0 {
+				continue
+			}
+			of := uint32(c)<<t.bits | uint32(i)
+			until := t.at(sh, of).ver >> 1
+			if of == num {
+				until = ver >> 1
+			}
+			for chain = chain[:0]; p != 0; p = o.list[p-1].older {
+				from := o.list[p-1].Entry.ver >> 1
+				if t.views.needed(from, until) {
+					chain = append(chain, p)
+				}
+				until = from
+			}
+			older := uint32(0)
+			for k := len(chain) - 1; k >= 0; k-- {
+				v := o.list[chain[k]-1]
+				v.older, v.nextHash = older, 0
+				kept = append(kept, v)
+				older = uint32(len(kept))
+			}
+			heads[i] = older
+		}
+	}
+	o.list, o.full = kept, 2*len(kept)
+	if o.byHash == nil {
+		return
+	}
+	clear(o.byHash)
+	for i := range kept {
+		if e := &kept[i].Entry; e.ver&1 != 0 {
+			h := t.hash(e.Key, e.NS)
+			kept[i].nextHash = o.byHash[h]
+			o.byHash[h] = uint32(i + 1)
+		}
 	}
 }
 

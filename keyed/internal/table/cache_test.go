@@ -138,6 +138,54 @@ func TestCacheOldVersions(t *testing.T) {
 	require.Zero(t, tab.OldVersions())
 }
 
+// TestCacheLongView holds a view for single keys while others come and go, of which each
+// sees everything change, also entries that make room for other keys: versions that no
+// view sees do not pile up, and those that one does see stay.
+func TestCacheLongView(t *testing.T) {
+	const keys = 500
+	views := NewViews()
+	hash := func(k int, _ struct{}) uint32 { return uint32(k/2) * 0x9e3779b9 }
+	tab := NewCache[int, struct{}, int](views, 0, 1, nil, hash)
+	set := func(k, v int) {
+		if e, r := tab.Find(0, hash(k, struct{}{}), k, struct{}{}); e != nil {
+			tab.Set(e, r, v)
+		} else {
+			tab.Insert(0, hash(k, struct{}{}), k, struct{}{}, v)
+		}
+	}
+	for k := range keys {
+		set(k, 0)
+	}
+	long := views.Open(true)
+	for round := range 100 {
+		w := views.Open(false)
+		for k := range keys {
+			set(k, round+1)
+		}
+		for k := range keys / 2 { // others take their places
+			e, r := tab.Find(0, hash(k, struct{}{}), k, struct{}{})
+			tab.Remove(hash(k, struct{}{}), e, r)
+			set(keys+k, round)
+		}
+		for k := range keys / 2 {
+			e, r := tab.Find(0, hash(keys+k, struct{}{}), keys+k, struct{}{})
+			tab.Remove(hash(keys+k, struct{}{}), e, r)
+		}
+		tab.Release(w)
+		w.Close()
+		require.Less(t, tab.OldVersions(), 8*keys, "round %d", round)
+	}
+	for k := range 2 * keys {
+		e, ok := tab.Lookup(long, 0, hash(k, struct{}{}), k, struct{}{})
+		require.Equal(t, k < keys, ok, k)
+		require.Zero(t, e.Val)
+	}
+	require.Equal(t, keys, tab.Count(long, 0))
+	tab.Release(long)
+	long.Close()
+	require.Zero(t, tab.OldVersions())
+}
+
 // TestCacheReleaseTogether releases views from goroutines of their own while the owner
 // opens others and changes everything: no view loses what it needs, and the last
 // one leaves nothing.

@@ -296,7 +296,7 @@ func (st *SortedStore[A, B]) Remove(s Sorted, key A) (Sorted, bool) {
 			q = append(q, p)
 			return true
 		})
-		st.fell(s.run.low)
+		st.fell(s.run)
 		return Sorted{run: to}, true
 	}
 	p := st.arena.Get(s.run)
@@ -378,7 +378,7 @@ func (st *SortedStore[A, B]) Frozen(s Sorted, f func(k A, v B) bool) {
 // Free gives a map back.
 func (st *SortedStore[A, B]) Free(s Sorted) {
 	if s.tree() {
-		st.fell(s.run.low)
+		st.fell(s.run)
 		return
 	}
 	st.arena.Free(s.run)
@@ -401,7 +401,7 @@ func (st *SortedStore[A, B]) thaw(s Sorted) Sorted {
 		return s
 	}
 	t := st.trees[s.run.low].Copy()
-	old := s.run.low
+	old := s.run
 	s.run.low, s.run.epoch = st.add(t), st.arena.views.epoch
 	st.fell(old)
 	return s
@@ -422,13 +422,12 @@ func (st *SortedStore[A, B]) add(t *btree.BTreeG[Pair[A, B]]) uint32 {
 }
 
 // fell gives a tree's number back, as soon as no view can read it.
-func (st *SortedStore[A, B]) fell(off uint32) {
-	v := st.arena.views
-	if v.newest.Load() != 0 {
-		st.limbo = append(st.limbo, limboRun{epoch: v.epoch, place: uint64(off)})
+func (st *SortedStore[A, B]) fell(r Run) {
+	if st.arena.Frozen(r) {
+		st.limbo = append(st.limbo, limboRun{from: r.epoch, until: st.arena.views.epoch, place: uint64(r.low)})
 		return
 	}
-	st.drop(off)
+	st.drop(r.low)
 }
 
 func (st *SortedStore[A, B]) drop(off uint32) {
@@ -438,14 +437,17 @@ func (st *SortedStore[A, B]) drop(off uint32) {
 	st.free = append(st.free, off)
 }
 
+// recycle drops some of the trees that no open view can read any more.
 func (st *SortedStore[A, B]) recycle() {
-	oldest := st.arena.views.oldest.Load()
-	n := 0
-	for n < len(st.limbo) && n < 8 && st.limbo[n].epoch <= oldest {
-		st.drop(uint32(st.limbo[n].place))
-		n++
+	for range min(8, len(st.limbo)) {
+		l := st.limbo[0]
+		st.limbo = st.limbo[1:]
+		if st.arena.views.needed(l.from, l.until) {
+			st.limbo = append(st.limbo, l)
+		} else {
+			st.drop(uint32(l.place))
+		}
 	}
-	st.limbo = st.limbo[n:]
 }
 
 // From is the end of a small map that begins with the first key not below from.
