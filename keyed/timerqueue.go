@@ -76,6 +76,9 @@ func (q *timerQueue[K, N]) push(t *timerNode[K, N]) {
 // rebase moves near and early into the levels, so that early stays small.
 func (q *timerQueue[K, N]) rebase() {
 	base := min(q.early[0].at, q.base)
+	if q.head < len(q.near) {
+		base = min(base, q.near[q.head].at)
+	}
 	level := (bits.Len64(base^q.base|1) - 1) / 8
 	digit := uint8(q.base >> (8 * level))
 	for i := range level { // what is there now differs from base in a higher byte

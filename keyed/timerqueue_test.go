@@ -28,9 +28,11 @@ func TestTimerQueue(t *testing.T) {
 		alive := func(n *timerNode[int64, struct{}]) bool { _, ok := want[n.key]; return ok }
 		now, next := uint64(1<<63+1_700_000_000_000), int64(0)
 		spread := uint64(1) << r.IntN(50)
+		edges := r.IntN(2)               // with times before all others, what comes next is always among them
+		from, width := uint64(0), spread // many times lie together
 		add := func() {
-			at := now + r.Uint64N(spread)
-			switch r.IntN(40) {
+			at := now + from + r.Uint64N(width)
+			switch r.IntN(40) + 3*edges {
 			case 0:
 				at = 0
 			case 1:
@@ -81,6 +83,9 @@ func TestTimerQueue(t *testing.T) {
 			require.Equal(t, len(want)+dead, q.count)
 		}
 		for range 1 + r.IntN(30) {
+			if from, width = 0, spread; r.IntN(2) == 0 {
+				from, width = r.Uint64N(spread), 1+r.Uint64N(1+spread/64)
+			}
 			for range r.IntN(1 << r.IntN(13)) {
 				add()
 			}
@@ -116,4 +121,28 @@ func TestTimersAgain(t *testing.T) {
 	}
 	require.Equal(t, pushed-removed, q.count)
 	require.Less(t, q.count, 400)
+}
+
+// TestTimersBetween: what comes next waits, sorted, and so many timers are added that lie
+// behind it and before what was sorted last that they move into the buckets.
+func TestTimersBetween(t *testing.T) {
+	var q timerQueue[int64, struct{}]
+	push := func(at uint64) { q.push(&timerNode[int64, struct{}]{at: 1<<63 + at}) }
+	push(1000)
+	push(70_000)
+	require.Nil(t, q.peek())
+	require.True(t, q.fill())
+	require.Equal(t, uint64(1<<63+1000), q.peek().at)
+	for i := range uint64(3 * nearNodes) {
+		push(30_000 + i)
+	}
+	last := uint64(0)
+	for range 3*nearNodes + 2 {
+		for q.peek() == nil {
+			require.True(t, q.fill())
+		}
+		require.GreaterOrEqual(t, q.peek().at, last)
+		last = q.peek().at
+		q.pop()
+	}
 }
