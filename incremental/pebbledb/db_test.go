@@ -205,7 +205,11 @@ func TestWritesAfterACheckpointAreNotInIt(t *testing.T) {
 	})
 	defer wg.Wait()
 	defer cancel()
-	for id := int64(1); id < 20; id++ {
+	last := int64(20)
+	if testing.Short() {
+		last = 8
+	}
+	for id := int64(1); id < last; id++ {
 		held := d.Pebble().NewBatch()
 		require.NoError(t, held.Set(key(3, 3), fmt.Append(nil, "held ", id), nil))
 		f, err := d.Checkpoint(id, func(apply func(*pebble.Batch) error) error { return apply(held) })
