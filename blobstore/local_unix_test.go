@@ -67,3 +67,27 @@ func cpuSeconds() float64 {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
+
+// A folder that is removed between the moment when a listing opens it and that when it
+// reads it holds nothing. Linux says of such a one that it does not exist.
+func TestListFolderRemovedMeanwhile(t *testing.T) {
+	for _, portable := range []bool{false, true} {
+		usePortableDirs(portable)
+		defer usePortableDirs(false)
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "gone"), 0o777))
+		root, err := os.OpenRoot(dir)
+		require.NoError(t, err)
+		defer root.Close()
+		f, err := openDir(root, "gone")
+		require.NoError(t, err)
+		d := newDirReader(root, f, "gone")
+		defer d.close()
+		require.NoError(t, os.Remove(filepath.Join(dir, "gone")))
+		w := &walker{s: openDirStore(t, dir, nil).(*localStore), ctx: t.Context(), root: root, yield: func(i Info, err error) bool {
+			t.Errorf("%+v: %v", i, err)
+			return true
+		}}
+		require.NoError(t, w.dir(d, "gone/", "", ""))
+	}
+}

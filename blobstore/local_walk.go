@@ -153,6 +153,9 @@ func (w *walker) dir(d dirReader, base, begin, after string) error {
 			b.add(name, kind, last, after, w.fold)
 			return nil
 		})
+		if noneIfAbsent(err) == nil {
+			err = nil // it was removed since it was opened, and so held nothing more
+		}
 		if err != nil {
 			return w.s.fail("list", strings.TrimSuffix(base, "/"), err)
 		}
