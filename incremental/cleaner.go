@@ -235,6 +235,9 @@ func (c *Cleaner) delete(ctx context.Context, batch []Deletion) {
 			} else {
 				err = g.store.DeleteAll(ctx, g.names)
 			}
+			if len(g.names) == 1 && errors.Is(err, blobstore.ErrNotExist) {
+				err = nil // of a bulk deletion it may be the error of another object
+			}
 			for _, d := range g.of {
 				c.done(ctx, d, err)
 			}
@@ -245,9 +248,6 @@ func (c *Cleaner) delete(ctx context.Context, batch []Deletion) {
 }
 
 func (c *Cleaner) done(ctx context.Context, d Deletion, err error) {
-	if errors.Is(err, blobstore.ErrNotExist) {
-		err = nil
-	}
 	wait := c.opts.MaxBackoff
 	if d.Attempts < 40 {
 		if w := c.opts.MinBackoff << d.Attempts; w > 0 {
@@ -446,9 +446,17 @@ var ErrKeptUnknown = errors.New("which files belong to a snapshot that is not th
 // object that is damaged is left where it is and reported in the error, after the
 // others were taken over. The registry works without it, unless the error wraps
 // ErrKeptUnknown: then the job must not begin.
-func (c *Cleaner) Recover(ctx context.Context) error {
+//
+// Of two journal objects that name a file, one as another's and one as the job's, the
+// former counts. also, if not nil, tells the registry what else is to be deleted, as
+// Update does, once it knows which files are not the job's; its error is joined to
+// that of Recover.
+func (c *Cleaner) Recover(ctx context.Context, also func(*Registry) error) error {
 	if c.opts.Journal == nil {
-		return nil
+		if also == nil {
+			return nil
+		}
+		return c.Update(also)
 	}
 	select {
 	case c.turn <- struct{}{}:
@@ -460,7 +468,7 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 		name         string
 		metas, files []blobstore.Location
 	}
-	var pending, kept []journal
+	var pending, claims, kept []journal
 	var damaged []error
 	prefix := c.opts.JournalDir + "/"
 	if t, ok := c.opts.Journal.(blobstore.TemporaryLister); ok {
@@ -499,6 +507,8 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 			damaged = append(damaged, err)
 		} else if isPending {
 			pending = append(pending, j)
+		} else if isClaimed(base) {
+			claims = append(claims, j)
 		} else {
 			kept = append(kept, j)
 		}
@@ -512,22 +522,25 @@ func (c *Cleaner) Recover(ctx context.Context) error {
 				mode = name[i+1:]
 				id, _ = strconv.ParseInt(name[:i], 10, 64)
 			}
-			if isClaimed(name) {
-				r.Recover(j.metas, j.files)
-				c.claimed = append(c.claimed, claimed{j.name, slices.Concat(j.metas, j.files)})
-				continue
-			}
 			k := NoClaim
 			if mode == Legacy.String() {
 				k = Legacy
 			}
 			r.Keep(id, k, j.files)
 		}
+		var err error
+		if also != nil {
+			err = also(r)
+		}
+		for _, j := range claims {
+			r.Recover(j.metas, j.files)
+			c.claimed = append(c.claimed, claimed{j.name, slices.Concat(j.metas, j.files)})
+		}
 		for _, j := range pending {
 			r.Recover(j.metas, j.files)
 			c.objects = append(c.objects, j.name)
 		}
-		return nil
+		return err
 	})
 	return errors.Join(append(damaged, err)...)
 }

@@ -91,7 +91,7 @@ func TestCleanerSurvivesRestart(t *testing.T) {
 
 	// The next life: nothing is retained.
 	c = incremental.NewCleaner(incremental.NewRegistry(), one{s}, opts)
-	require.NoError(t, c.Recover(t.Context()))
+	require.NoError(t, c.Recover(t.Context(), nil))
 	left, err := c.Clean(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, left)
@@ -111,7 +111,7 @@ func TestRecoverAgainstRetained(t *testing.T) {
 	c = incremental.NewCleaner(incremental.NewRegistry(), one{s}, opts)
 	_, err = c.Restore(t.Context(), snapshotOf(1, file(root+"shared/0"), file(root+"shared/1")), root+"chk-1/_metadata", incremental.Claim, nil)
 	require.NoError(t, err)
-	require.NoError(t, c.Recover(t.Context()))
+	require.NoError(t, c.Recover(t.Context(), nil))
 	_, err = c.Clean(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"ckp/job/chk-1/_metadata", "ckp/job/shared/0", "ckp/job/shared/1"}, names(t, s, ""))
@@ -127,7 +127,7 @@ func TestKeptSurvivesRestart(t *testing.T) {
 		require.NoError(t, err)
 	}
 	c = incremental.NewCleaner(incremental.NewRegistry(), one{s}, opts)
-	require.NoError(t, c.Recover(t.Context()))
+	require.NoError(t, c.Recover(t.Context(), nil))
 	require.NoError(t, c.Update(func(r *incremental.Registry) error {
 		require.NoError(t, r.Begin(8))
 		require.ErrorIs(t, r.Register(8, []incremental.AckFile{{Handle: file("s3://bucket/ckp/old/shared/0")}}), incremental.ErrNotClaimed)
@@ -143,7 +143,7 @@ func TestDamagedJournal(t *testing.T) {
 	journal := blobstore.NewMem()
 	require.NoError(t, blobstore.WriteAll(t.Context(), journal, "registry/pending-x-1", []byte("tidemark registry 1\ndir /a\nfile b\nend 1 00000000\n"), nil))
 	c := incremental.NewCleaner(incremental.NewRegistry(), one{blobstore.NewMem()}, &incremental.CleanerOptions{Journal: journal})
-	err := c.Recover(t.Context())
+	err := c.Recover(t.Context(), nil)
 	require.ErrorIs(t, err, damage.ErrCorrupt)
 	require.ErrorContains(t, err, "registry/pending-x-1: byte 34: last line")
 	require.NotErrorIs(t, err, incremental.ErrKeptUnknown)
@@ -151,7 +151,7 @@ func TestDamagedJournal(t *testing.T) {
 
 	for name, unsafe := range map[string]bool{"registry/kept-7-CLAIM-x": false, "registry/kept-7-LEGACY": true, "registry/kept-7-NO_CLAIM": true} {
 		require.NoError(t, blobstore.WriteAll(t.Context(), journal, name, []byte("cut off"), nil))
-		err := c.Recover(t.Context())
+		err := c.Recover(t.Context(), nil)
 		require.ErrorContains(t, err, name)
 		require.Equal(t, unsafe, errors.Is(err, incremental.ErrKeptUnknown), name)
 		require.NoError(t, journal.Delete(t.Context(), name))
@@ -160,7 +160,7 @@ func TestDamagedJournal(t *testing.T) {
 		require.NoError(t, blobstore.WriteAll(t.Context(), journal, "registry/kept-7-LEGACY", []byte("x"), nil))
 		silent := blobstore.NewFaults(blobstore.Fault{Op: op, Err: blobstore.ErrTemporary}).Wrap(journal)
 		c := incremental.NewCleaner(incremental.NewRegistry(), one{blobstore.NewMem()}, &incremental.CleanerOptions{Journal: silent})
-		require.ErrorIs(t, c.Recover(t.Context()), incremental.ErrKeptUnknown, op)
+		require.ErrorIs(t, c.Recover(t.Context(), nil), incremental.ErrKeptUnknown, op)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestClaimedSurvivesRestart(t *testing.T) {
 	c = incremental.NewCleaner(incremental.NewRegistry(job), one{s}, opts)
 	_, err = c.Restore(t.Context(), eight, root+"chk-8/_metadata", incremental.Claim, nil)
 	require.NoError(t, err)
-	require.NoError(t, c.Recover(t.Context()))
+	require.NoError(t, c.Recover(t.Context(), nil))
 	_, err = c.Clean(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"ckp/job/chk-8/_metadata", "elsewhere/old/shared/1"}, names(t, s, ""))
@@ -280,4 +280,68 @@ func TestClaimedSurvivesRestart(t *testing.T) {
 	require.Zero(t, left)
 	require.Empty(t, names(t, s, ""))
 	require.Empty(t, names(t, journal, ""))
+}
+
+// A snapshot that was claimed and, since the job was begun from it once more, then left
+// to its owner stays: the journal of claimed files, which comes first in a listing, must
+// not delete what the other one keeps.
+func TestKeptAfterClaimed(t *testing.T) {
+	s, journal := blobstore.NewMem(), blobstore.NewMem()
+	opts := &incremental.CleanerOptions{Journal: journal}
+	const old = "s3://bucket/elsewhere/old/"
+	job, err := blobstore.Parse(root)
+	require.NoError(t, err)
+	all := []string{"elsewhere/old/chk-7/_metadata", "elsewhere/old/shared/0"}
+	put(t, s, all...)
+	snapshot := snapshotOf(7, file(old+"shared/0"))
+	c := incremental.NewCleaner(incremental.NewRegistry(job), one{s}, opts)
+	_, err = c.Restore(t.Context(), snapshot, old+"chk-7/_metadata", incremental.Claim, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Claimed(t.Context(), 7))
+
+	c = incremental.NewCleaner(incremental.NewRegistry(job), one{s}, opts)
+	_, err = c.Restore(t.Context(), snapshot, old+"chk-7/_metadata", incremental.NoClaim, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Recover(t.Context(), nil))
+	_, err = c.Clean(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, all, names(t, s, ""))
+	require.Len(t, names(t, journal, ""), 2)
+
+	// The job does not retain it any more.
+	c = incremental.NewCleaner(incremental.NewRegistry(job), one{s}, opts)
+	require.NoError(t, c.Recover(t.Context(), nil))
+	_, err = c.Clean(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, all, names(t, s, ""))
+}
+
+// bulk has one answer for all of a bulk deletion: an object whose bucket is gone, and one
+// that could not be deleted.
+type bulk struct {
+	blobstore.Store
+	err error
+}
+
+func (b *bulk) DeleteAll(ctx context.Context, names []string) error {
+	if b.err != nil {
+		return b.err
+	}
+	return b.Store.DeleteAll(ctx, names)
+}
+
+// What a bulk deletion could not delete is not taken for gone because another object
+// of it was.
+func TestCleanerBulkPartlyGone(t *testing.T) {
+	s, now := blobstore.NewMem(), time.Unix(0, 0)
+	b := &bulk{s, errors.Join(blobstore.ErrNotExist, blobstore.ErrPermission)}
+	c := incremental.NewCleaner(subsumed(t, s, 3), one{b}, &incremental.CleanerOptions{Now: func() time.Time { return now }})
+	left, err := c.Clean(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 3, left)
+	b.err, now = nil, now.Add(time.Minute)
+	left, err = c.Clean(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, left)
+	require.Empty(t, names(t, s, ""))
 }

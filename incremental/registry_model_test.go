@@ -602,7 +602,7 @@ func (w *world) crash(t *rapid.T) {
 			t.Fatalf("restore of checkpoint %d: %v", id, err)
 		}
 	}
-	if err := w.cl.Recover(t.Context()); err != nil {
+	if err := w.cl.Recover(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	w.restart()

@@ -133,7 +133,7 @@ func (r *Registry) Restore(c *metadata.Checkpoint, metadataObject string, mode R
 }
 
 // Keep protects files of a snapshot that is not ours and whose metadata is not at
-// hand, as KeptFiles of a former registry gave them.
+// hand, as KeptFiles of a former registry gave them. It comes before Recover.
 func (r *Registry) Keep(id int64, mode RestoreMode, files []blobstore.Location) {
 	cp := &checkpoint{id: id, phase: Kept, mode: mode, restored: true}
 	for _, loc := range files {

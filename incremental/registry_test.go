@@ -331,6 +331,9 @@ func TestRegisterState(t *testing.T) {
 	shared := s.ManagedKeyed.(*metadata.ChangelogHandle).Materialized[0].(*metadata.IncrementalHandle).Shared
 	require.Equal(t, file(root+"shared/1"), shared[0].Handle)
 	require.NoError(t, r.Confirm(2, ""))
+	require.NoError(t, r.Begin(3))
+	require.ErrorIs(t, r.RegisterState(3, handle(metadata.NamedHandle{Name: "1.sst"}), nil), incremental.ErrUnknownFile, "nothing tells what the placeholder stands for")
+	r.Abort(3)
 	r.Retain()
 	require.Equal(t, []string{"ckp/job/chk-1/channel", "ckp/job/chk-1/meta", "ckp/job/dstl/1", "ckp/job/shared/1", "ckp/job/shared/2"}, due(r))
 }

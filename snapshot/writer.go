@@ -101,6 +101,9 @@ type WriterOptions struct {
 // _metadata already.
 var ErrAlreadyThere = errors.New("there is a snapshot already")
 
+// ErrNoChecksums says that a snapshot is there whose checksums could not be written.
+var ErrNoChecksums = errors.New("the snapshot is there, but not its checksums")
+
 // Writer writes a new snapshot: first its files, by File, then _metadata, by
 // Commit. Before Commit returns nil there is no snapshot, after it all of it is
 // there and durable. Abort, or a Writer that is dropped after Abort, leaves nothing.
@@ -355,7 +358,8 @@ func flinkPath(l blobstore.Location) string {
 }
 
 // Commit writes _metadata and ends the Writer. If it returns nil the snapshot is
-// there. With WriterOptions.Checksums it may be there after an error, which says so. ErrAlreadyThere is the error if another one came to its place meanwhile;
+// there. With WriterOptions.Checksums it is there after ErrNoChecksums as well, and Abort
+// does nothing then. ErrAlreadyThere is the error if another one came to its place meanwhile;
 // on stores that cannot create exclusively (see blobstore.Capabilities) a writer
 // that is only a moment ahead may go unnoticed. After any error Abort cleans up.
 func (w *Writer) Commit(ctx context.Context, c *metadata.Checkpoint) error {
@@ -402,7 +406,7 @@ func (w *Writer) Commit(ctx context.Context, c *metadata.Checkpoint) error {
 	w.mu.Unlock()
 	if w.sums != nil {
 		if err := w.writeSums(ctx, c); err != nil {
-			return fmt.Errorf("%s: the snapshot is there, but not its checksums: %w", w.layout.Dir, err)
+			return fmt.Errorf("%s: %w: %w", w.layout.Dir, ErrNoChecksums, err)
 		}
 	}
 	return nil

@@ -137,7 +137,10 @@ func (c *Coordinator) commit(ctx context.Context, id int64, m *metadata.Checkpoi
 		return
 	}
 	ev.Dir = w.Layout().Dir.Join(snapshot.MetadataName).String()
-	if err := w.Commit(ctx, m); err != nil {
+	if err := w.Commit(ctx, m); errors.Is(err, snapshot.ErrNoChecksums) {
+		ev.Outcome, ev.Err = NotAdded, err // it is taken back, the metadata object first
+		return
+	} else if err != nil {
 		// Abort finds out whether the object is there after all, and removes it.
 		ev.Err = err
 		if aerr := w.Abort(ctx); aerr != nil {

@@ -102,7 +102,8 @@ type Coordinator struct {
 	litter    *litter              // nil: none is known
 	looked    bool                 // for litter
 
-	finished bool // so ended the job
+	finished bool  // so ended the job
+	endErr   error // what the end did not come to; for others once ended is closed
 
 	found JobResult // in the store
 
@@ -259,18 +260,20 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		// What is to be deleted at the end of the job is deleted now; before stopClean,
 		// since a deletion that is cut off would wait for its next try.
 		cleanup, done := context.WithTimeout(c.ctx, time.Minute)
-		if c.litter != nil || found != nil {
+		if (c.litter != nil || found != nil) && !c.core.inDoubt {
 			c.lastLitter(cleanup, found, c.finished)
 		}
-		_, failed := c.cleaner.Clean(cleanup)
-		if failed != nil {
-			c.log.Warn("files that nobody needs are left", "err", failed)
+		left, failed := c.cleaner.Clean(cleanup)
+		if failed != nil || left > 0 {
+			c.log.Warn("files that nobody needs are left", "files", left, "err", failed)
 		}
 		c.removeEmptied(cleanup)
-		if failed == nil {
+		if failed == nil && left == 0 && c.endErr == nil && !c.core.inDoubt {
 			c.recordClean(cleanup)
 		}
 		done()
+	} else {
+		c.endErr = errStopped
 	}
 	stopClean()
 	c.cancel(errStopped)
@@ -401,6 +404,8 @@ func (c *Coordinator) act(a *Action) {
 			w <- from
 		}
 		c.restoring = nil
+	case ActEnded:
+		c.endErr = a.Err
 	case ActFailJob:
 		c.log.Error("checkpoints fail the job", "err", a.Err, "fatal", a.Fatal)
 		c.cfg.Tasks.Fail(a.Err, a.Fatal)
@@ -582,10 +587,21 @@ func (c *Coordinator) Failover(ctx context.Context, cause error, partly bool) (*
 // Shutdown ends the coordinator and waits for it. The retained checkpoints are
 // discarded if the configuration says so for this end of the job. If that makes it the
 // end for good it is written to the store first, with the cause, which is nil for a job
-// that finished; an error says that it was not, and that nothing was discarded.
+// that finished; an error says that it was not written, or that nothing was discarded.
+// A coordinator that had to give up, since another one has taken over or it does not know
+// what is stored, writes nothing and discards nothing, whatever the status is.
 func (c *Coordinator) Shutdown(ctx context.Context, status JobStatus, cause error) error {
+	gaveUp := false
+	switch err := c.ask(ctx, func() { gaveUp = c.core.inDoubt }); {
+	case errors.Is(err, errStopped): // after another call, or its goroutine has ended
+		return c.endErr
+	case err != nil:
+		return err
+	}
 	var failed error
-	if c.final(status) {
+	if gaveUp {
+		status = JobSuspended
+	} else if c.final(status) {
 		if failed = c.record(ctx, status, cause); failed != nil {
 			status = JobSuspended
 		}
@@ -596,7 +612,7 @@ func (c *Coordinator) Shutdown(ctx context.Context, status JobStatus, cause erro
 	})
 	select {
 	case <-c.ended:
-		return failed
+		return errors.Join(failed, c.endErr)
 	case <-ctx.Done():
 		return errors.Join(failed, context.Cause(ctx))
 	}

@@ -178,7 +178,9 @@ func (h *fakeHook) Complete(int64) { h.mu.Lock(); h.complete++; h.mu.Unlock() }
 func (j *fakeJob) start(t *testing.T, cfg Config) (stop func()) {
 	cfg.Graph, cfg.Tasks = j.graph, j
 	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	cfg.Writer = &snapshot.WriterOptions{MemoryThreshold: -1}
+	if cfg.Writer == nil {
+		cfg.Writer = &snapshot.WriterOptions{MemoryThreshold: -1}
+	}
 	cfg.NewCoordinator = func(_ metadata.OperatorID, ctx CoordinatorContext) (OperatorCoordinator, error) {
 		return &fakeCoordinator{j: j, ctx: ctx}, nil
 	}

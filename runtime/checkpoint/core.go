@@ -122,6 +122,7 @@ type Core struct {
 	down      bool
 	ended     bool
 	endStatus JobStatus
+	endErr    error // why what is retained was not discarded
 	history   *History
 }
 
@@ -288,7 +289,7 @@ func (c *Core) proceed() {
 	}
 	if c.down && !c.ended && idle && !c.storeDo {
 		c.ended = true
-		c.do(Action{Kind: ActEnded})
+		c.do(Action{Kind: ActEnded, Err: c.endErr})
 	}
 }
 

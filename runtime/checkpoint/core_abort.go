@@ -188,6 +188,7 @@ func (c *Core) stored(ev *Event) {
 	c.storing = false
 	switch {
 	case errors.Is(ev.Err, ErrFenced), errors.Is(ev.Err, ErrInDoubt):
+		c.endErr = ev.Err
 		c.giveUp(ev.Err)
 		return
 	case !c.down:
@@ -195,7 +196,7 @@ func (c *Core) stored(ev *Event) {
 	}
 	if ev.Err != nil {
 		// The checkpoints stay where they are, and in the store.
-		c.do(Action{Kind: ActFailJob, Err: fmt.Errorf("the retained checkpoints are not discarded: %w", ev.Err)})
+		c.endErr = fmt.Errorf("the retained checkpoints are not discarded: %w", ev.Err)
 		return
 	}
 	c.retained = c.storeNext

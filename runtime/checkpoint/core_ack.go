@@ -31,7 +31,7 @@ func (c *Core) acknowledge(a *event.Ack) {
 	if a.Task.Attempt != c.tasks[i].attempt || p.phase != phaseTasks || !p.waits(i) {
 		// Twice, or of an attempt that was not asked. What it brings is garbage unless
 		// the checkpoint has it; of a savepoint only we know.
-		if !p.acked[i] || a.Task.Attempt != c.tasks[i].attempt {
+		if !p.acked[i] || a.Task.Attempt != c.tasks[i].attempt && !p.savepoint() {
 			c.discard(a)
 		}
 		return
@@ -104,8 +104,14 @@ func newOperatorState(c *Core, id metadata.OperatorID) *metadata.OperatorState {
 // a savepoint are only remembered: they are its own.
 func (c *Core) register(p *pending, a *event.Ack) error {
 	if p.savepoint() {
+		var missing error
+		eachHandle(a.State, func(metadata.StreamHandle) {}, func(_ *metadata.IncrementalHandle, f *metadata.NamedHandle) {
+			if f.Handle == nil { // a placeholder: a savepoint builds on no checkpoint
+				missing = fmt.Errorf("shared file %q of a savepoint: %w", f.Name.Go(), incremental.ErrUnknownFile)
+			}
+		})
 		p.files = append(p.files, c.ackFiles(p.dir, a.State)...)
-		return nil
+		return missing
 	}
 	var files []incremental.AckFile
 	var named []*metadata.NamedHandle // for each file, nil if it is no shared one
@@ -113,12 +119,13 @@ func (c *Core) register(p *pending, a *event.Ack) error {
 		files, named = append(files, incremental.AckFile{Handle: absolute(p.dir, h)}), append(named, nil)
 	}, func(in *metadata.IncrementalHandle, f *metadata.NamedHandle) {
 		file := incremental.AckFile{Handle: absolute(p.dir, f.Handle)}
-		if c.opts.Identity != nil && (file.Handle != nil || f.Handle == nil) {
-			file.Identity = c.opts.Identity(in, f)
-			files, named = append(files, file), append(named, f)
-			return
+		if file.Handle == nil && f.Handle != nil {
+			return // it lies in the metadata object itself
 		}
-		files, named = append(files, file), append(named, nil)
+		if c.opts.Identity != nil { // without one a placeholder is refused
+			file.Identity = c.opts.Identity(in, f)
+		}
+		files, named = append(files, file), append(named, f)
 	})
 	brought := make([]metadata.StreamHandle, len(files))
 	n := 0
@@ -397,7 +404,7 @@ func (c *Core) withdraw(p *pending, ev *Event) {
 	}
 	c.files.Update(func(reg *incremental.Registry) error {
 		if p.savepoint() {
-			return Sweep(reg, []Orphan{{path, p.meta}}, nil)
+			return Sweep(reg, []Orphan{{Path: path, Meta: p.meta}})
 		}
 		if err := reg.Confirm(p.id, path); err != nil {
 			return err

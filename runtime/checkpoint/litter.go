@@ -22,6 +22,11 @@ import (
 // uploaded for one of those looks like litter. Therefore nothing is deleted before all
 // checkpoints have ended that had begun when the listing ended: then the registry has
 // the files of those that were completed.
+//
+// Nor does a listing tell litter from the files of a coordinator that has taken over
+// meanwhile. So the store's content is written once more as it is, behind the listing: if
+// that is accepted nobody had taken over before, and whoever does so later writes files
+// that the listing has not seen.
 type litter struct {
 	files     []blobstore.Location
 	store     blobstore.Store
@@ -37,7 +42,7 @@ const foldersBefore = 64
 
 // findLitter lists the job's folder. next is the lowest checkpoint ID that was not used
 // before this coordinator, and kept are those that the store has. The result is nil if
-// the folder cannot be listed.
+// the folder cannot be listed, or another coordinator may have taken over.
 func (c *Coordinator) findLitter(ctx context.Context, next int64, kept map[int64]bool) *litter {
 	l := &litter{}
 	if err := c.listLitter(ctx, l); err != nil {
@@ -45,6 +50,14 @@ func (c *Coordinator) findLitter(ctx context.Context, next int64, kept map[int64
 			c.log.Warn("files that a former coordinator may have left are not looked for", "err", err)
 		}
 		return nil
+	}
+	if len(l.files)+len(l.temporary) > 0 {
+		if err := c.put(ctx, func(*Content) {}); err != nil {
+			if ctx.Err() == nil {
+				c.log.Warn("files that a former coordinator may have left stay, since they may be those of a later one", "err", err)
+			}
+			return nil
+		}
 	}
 	for id := max(next-foldersBefore, 1); id < next; id++ {
 		if !kept[id] {

@@ -125,3 +125,36 @@ func TestLitter(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, report.Usable, report.Reason)
 }
+
+// A coordinator is slow to list the shared folder, or was stopped meanwhile, and another
+// one has taken over. It does not take the files of the other one's checkpoints for
+// litter, neither at once nor when it ends.
+func TestLitterAfterTakeover(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	d := newDurable(t)
+	j, stop := d.start()
+	d.checkpoint(j)
+	stop()
+	open := make(chan struct{})
+	good := d.cfg.Pool
+	d.cfg.Pool = blobstore.NewPool(nil, func(s blobstore.Store) blobstore.Store {
+		return slowListing{s, s.(blobstore.TemporaryLister), s.(blobstore.DirectoryRemover), open}
+	})
+	defer d.cfg.Pool.Close()
+	slow, stopSlow := d.start()
+	defer stopSlow()
+	d.cfg.Pool = good
+	j, stop = d.start()
+	defer stop()
+	r := d.checkpoint(j)
+	close(open)
+	require.Eventually(t, func() (looked bool) {
+		require.NoError(t, slow.c.ask(t.Context(), func() { looked = slow.c.looked }))
+		return looked
+	}, time.Minute, time.Millisecond)
+	_, err := slow.c.cleaner.Clean(t.Context())
+	require.NoError(t, err)
+	d.usable(r.Path)
+	require.NoError(t, slow.c.Shutdown(t.Context(), JobSuspended, nil))
+	d.usable(r.Path)
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,11 +96,11 @@ func (c *Coordinator) recover(ctx context.Context) error {
 		}
 		usable = append(usable, k)
 	}
-	first, err := c.sweep(ctx, usable)
+	first, orphans, err := c.findOrphans(ctx, usable)
 	if err != nil {
 		return err
 	}
-	switch err := c.cleaner.Recover(ctx); {
+	switch err := c.cleaner.Recover(ctx, func(reg *incremental.Registry) error { c.sweep(reg, orphans); return nil }); {
 	case errors.Is(err, incremental.ErrKeptUnknown):
 		return fmt.Errorf("the journal of the shared state registry: %w", err)
 	case err != nil:
@@ -130,27 +132,30 @@ func (c *Coordinator) recover(ctx context.Context) error {
 	return nil
 }
 
-// sweep deletes what former coordinators of this store left in folders of
+// findOrphans finds what former coordinators of this store left in folders of
 // checkpoints that were not completed. For a store that has just begun it gives the
 // ID to begin with: behind all that are in the job's folder already.
-func (c *Coordinator) sweep(ctx context.Context, usable []Completed) (first int64, err error) {
+func (c *Coordinator) findOrphans(ctx context.Context, usable []Completed) (first int64, orphans []Orphan, err error) {
 	begun := c.content.NextID > c.content.FirstID // IDs were used
 	c.succeeds = begun
-	kept := map[int64]bool{}
+	// By their place: a snapshot of another job may have the ID of one of ours.
+	var kept []blobstore.Location
 	for _, k := range usable {
-		kept[k.ID] = true
+		loc, err := blobstore.Parse(k.Path)
+		if err != nil {
+			return 0, nil, err
+		}
+		kept = append(kept, loc.Dir())
 	}
-	var orphans []Orphan
-	var files []metadata.StreamHandle
-	dir := c.cfg.Checkpoints.Join(c.cfg.Job)
+	dir := c.folder()
 	for ref, err := range snapshot.Find(ctx, c.cfg.Pool, dir, &snapshot.FindOptions{MaxDepth: 1}) {
 		if errors.Is(err, snapshot.ErrNoSnapshot) || errors.Is(err, blobstore.ErrNotExist) {
-			return 0, nil // nothing is there yet
+			return 0, nil, nil // nothing is there yet
 		}
 		if err != nil {
-			return 0, fmt.Errorf("what is in %s: %w", dir, err)
+			return 0, nil, fmt.Errorf("what is in %s: %w", dir, err)
 		}
-		if ref.Kind != snapshot.RefCheckpoint || ref.ID < 0 {
+		if ref.Kind != snapshot.RefCheckpoint || ref.ID < 0 || ref.ID > maxStartID {
 			continue
 		}
 		if !begun {
@@ -161,9 +166,10 @@ func (c *Coordinator) sweep(ctx context.Context, usable []Completed) (first int6
 			c.foreign = true
 			continue
 		}
-		if kept[ref.ID] {
+		if slices.ContainsFunc(kept, ref.Dir.Same) {
 			continue
 		}
+		var o Orphan
 		if !ref.Incomplete {
 			s, err := snapshot.Open(ctx, c.cfg.Pool, ref.Location, nil)
 			if err != nil {
@@ -171,17 +177,26 @@ func (c *Coordinator) sweep(ctx context.Context, usable []Completed) (first int6
 				c.foreign = true
 				continue
 			}
-			orphans = append(orphans, Orphan{ref.Location.String(), s.Checkpoint})
+			o = Orphan{Path: ref.Location.String(), Meta: s.Checkpoint}
 		}
-		more, err := c.filesIn(ctx, ref.Dir)
-		if err != nil {
-			return 0, fmt.Errorf("what is in %s: %w", ref.Dir, err)
+		if o.Files, err = c.filesIn(ctx, ref.Dir); err != nil {
+			return 0, nil, fmt.Errorf("what is in %s: %w", ref.Dir, err)
 		}
-		files = append(files, more...)
+		orphans = append(orphans, o)
 		c.emptied = append(c.emptied, ref.Dir)
-		c.log.Info("a checkpoint that was not completed is deleted", "id", ref.ID, "files", len(more))
 	}
-	return first, c.cleaner.Update(func(reg *incremental.Registry) error { return Sweep(reg, orphans, files) })
+	return first, orphans, nil
+}
+
+// sweep has what findOrphans found deleted.
+func (c *Coordinator) sweep(reg *incremental.Registry, orphans []Orphan) {
+	if len(orphans) > 0 {
+		c.log.Info("checkpoints that were not completed are deleted", "checkpoints", len(orphans))
+	}
+	if err := Sweep(reg, orphans); err != nil {
+		c.log.Warn("a checkpoint that was not completed cannot be deleted and stays", "err", err)
+		c.foreign = true
+	}
 }
 
 // filesIn are the files of a folder but for the metadata object.
@@ -261,11 +276,18 @@ func (c *Coordinator) register(ctx context.Context, s *snapshot.Snapshot, k Comp
 	return nil
 }
 
+// maxStartID leaves room for IDs behind that of a snapshot to start from: Flink counts
+// from one, so that a larger one is none that a job has got to.
+const maxStartID = math.MaxInt64 / 2
+
 // adopt begins with the snapshot that the job was told to start from.
 func (c *Coordinator) adopt(ctx context.Context) (Completed, error) {
 	s, err := c.open(ctx, c.cfg.Restore.Path)
 	if err != nil {
 		return Completed{}, fmt.Errorf("snapshot to start from: %w", err)
+	}
+	if s.Checkpoint.ID > maxStartID {
+		return Completed{}, fmt.Errorf("snapshot to start from: %s has checkpoint ID %d, behind which there are no more for the job's own: %w", s.Ref.Location, s.Checkpoint.ID, metadata.ErrCorrupt)
 	}
 	// What cannot be dealt out is better known before anything is changed.
 	if _, err := Assign(s.Checkpoint, c.cfg.Graph, &AssignOptions{AllowNonRestored: c.cfg.Restore.AllowNonRestored}); err != nil {

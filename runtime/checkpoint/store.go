@@ -2,9 +2,11 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/incremental"
 	"github.com/tidemark/tidemark/metadata"
 )
@@ -67,29 +69,61 @@ func (c Content) clone() Content {
 	return c
 }
 
-// Orphan is a checkpoint whose metadata object is there and which the store does
-// not have: its coordinator died between the two.
+// Orphan is a checkpoint that a coordinator began and the store does not have, since
+// the coordinator died before it was completed.
 type Orphan struct {
-	Path string // of the metadata object
+	// Path of the metadata object, and what is in it: its coordinator died between that
+	// object and the store. Empty for none.
+	Path string
 	Meta *metadata.Checkpoint
+	// Files in its folder, without the metadata object.
+	Files []metadata.StreamHandle
 }
 
 // Sweep has the registry delete what a former coordinator left in the folders of
-// checkpoints that were never completed: orphans, the metadata object first, and
-// other files there. What a retained checkpoint has stays. It comes after the
-// retained checkpoints were restored and before the first checkpoint begins. Files
-// that were left in the shared folder are found by gc.
-func Sweep(reg *incremental.Registry, orphans []Orphan, files []metadata.StreamHandle) error {
+// checkpoints that were never completed: the metadata object first, and then what it
+// names and other files there. What a retained checkpoint has stays, and so does an
+// orphan that the registry keeps for its owner. It comes after the retained checkpoints
+// were restored and those of others are kept, and before the first checkpoint begins.
+// Files that were left in the shared folder are found by gc. An error is that of orphans
+// whose metadata object cannot be registered: they are left as they are, and the others
+// are deleted nevertheless.
+func Sweep(reg *incremental.Registry, orphans []Orphan) error {
+	var errs []error
 	for _, o := range orphans {
-		if _, err := reg.Restore(o.Meta, o.Path, incremental.Claim, nil); err != nil {
-			return err
+		if o.Meta != nil {
+			switch ours, err := restoreOrphan(reg, o); {
+			case err != nil:
+				errs = append(errs, err)
+				continue
+			case !ours:
+				continue
+			}
 		}
-		reg.Subsume(o.Meta.ID)
+		acks := make([]incremental.AckFile, len(o.Files))
+		for i := range o.Files {
+			acks[i].Handle = o.Files[i]
+		}
+		reg.Discard(acks)
 	}
-	acks := make([]incremental.AckFile, len(files))
-	for i := range files {
-		acks[i].Handle = files[i]
+	return errors.Join(errs...)
+}
+
+// restoreOrphan registers an orphan and gives it up at once; ours is false if it is kept
+// for somebody else.
+func restoreOrphan(reg *incremental.Registry, o Orphan) (ours bool, err error) {
+	loc, err := blobstore.Parse(o.Path)
+	if err != nil {
+		return false, err
 	}
-	reg.Discard(acks)
-	return nil
+	if len(reg.Unknown([]blobstore.Location{loc})) == 0 {
+		return false, nil
+	}
+	m := *o.Meta
+	m.ID = -1 // its own may be that of a snapshot which the job was started from
+	if _, err := reg.Restore(&m, o.Path, incremental.Claim, nil); err != nil {
+		return false, err
+	}
+	reg.Subsume(m.ID)
+	return true, nil
 }

@@ -311,11 +311,11 @@ func (s *store) sweep(reg *incremental.Registry) error {
 		}
 	}
 	slices.Sort(names)
-	var files []metadata.StreamHandle
+	var left checkpoint.Orphan
 	for _, name := range names {
-		files = append(files, fileHandle(name))
+		left.Files = append(left.Files, fileHandle(name))
 	}
-	return checkpoint.Sweep(reg, orphans, files)
+	return checkpoint.Sweep(reg, append(orphans, left))
 }
 
 // recoverClaims is what Cleaner.Recover and Cleaner.Claimed do with the files of
