@@ -221,12 +221,24 @@ func (b *Backend[K]) adopt(i int, st engine.BytesState) error {
 		return err
 	}
 	if convert != nil {
+		b.outdate(uint16(i))
 		if err := b.migrate(uint16(i), old, convert); err != nil {
 			return err
 		}
 	}
 	st.Reset()
 	return nil
+}
+
+// outdate tells open views that a state gets another type.
+func (b *Backend[K]) outdate(id uint16) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for v := range b.open {
+		if v, ok := v.(*openView[K]); ok {
+			v.rows.outdate(id)
+		}
+	}
 }
 
 // readMeta reads the meta information of a handle.

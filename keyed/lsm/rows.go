@@ -2,7 +2,9 @@ package lsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -126,6 +128,9 @@ type frozenRows struct {
 	base   *pebble.Iterator
 	users  int
 	closed bool
+	// old are states that were registered with a new type since: their rows here are
+	// of the type before.
+	old []uint16
 }
 
 func newFrozenRows(db *pebbledb.DB) (*frozenRows, error) {
@@ -140,11 +145,15 @@ func newFrozenRows(db *pebbledb.DB) (*frozenRows, error) {
 	return &frozenRows{db: db, base: it}, nil
 }
 
-func (r *frozenRows) enter() (*pebble.Iterator, error) {
+// enter gives an iterator for rows of the state of a key.
+func (r *frozenRows) enter(key []byte) (*pebble.Iterator, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, fmt.Errorf("lsm: view: %w", keyed.ErrClosed)
+	}
+	if slices.Contains(r.old, binary.BigEndian.Uint16(key[2:])) {
+		return nil, fmt.Errorf("lsm: the state was registered with a new type after the view was opened: %w", keyed.ErrIncompatible)
 	}
 	it, err := r.base.Clone(pebble.CloneOptions{})
 	if err != nil {
@@ -152,6 +161,13 @@ func (r *frozenRows) enter() (*pebble.Iterator, error) {
 	}
 	r.users++
 	return it, nil
+}
+
+// outdate says that a state has another type from now on.
+func (r *frozenRows) outdate(id uint16) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.old = append(r.old, id)
 }
 
 func (r *frozenRows) leave(it *pebble.Iterator) {
@@ -185,7 +201,7 @@ func (r *frozenRows) isClosed() bool {
 
 // Get implements engine.Rows.
 func (r *frozenRows) Get(dst, key []byte) ([]byte, bool, error) {
-	it, err := r.enter()
+	it, err := r.enter(key)
 	if err != nil {
 		return dst, false, err
 	}
@@ -195,7 +211,7 @@ func (r *frozenRows) Get(dst, key []byte) ([]byte, bool, error) {
 
 // Scan implements engine.Rows.
 func (r *frozenRows) Scan(from, to []byte, f func(key, value []byte) bool) error {
-	it, err := r.enter()
+	it, err := r.enter(from)
 	if err != nil {
 		return err
 	}

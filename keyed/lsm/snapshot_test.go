@@ -39,7 +39,7 @@ func opener(t *testing.T) func() *Backend[string] {
 
 // TestSnapshotBeforeMigration takes a snapshot and then registers a restored state with
 // a new type, before anything of the snapshot is in the database: the snapshot says that
-// its rows are of the old type, and they are.
+// its rows are of the old type, and they are. A view of before is refused.
 func TestSnapshotBeforeMigration(t *testing.T) {
 	root, err := blobstore.Parse("mem://lsm/job")
 	require.NoError(t, err)
@@ -67,6 +67,9 @@ func TestSnapshotBeforeMigration(t *testing.T) {
 
 	b = open()
 	require.NoError(t, b.Restore(context.Background(), keyed.RestoreSource{Snapshot: first}))
+	view, err := b.View()
+	require.NoError(t, err)
+	defer view.Close()
 	d := b.drains
 	d.mu.Lock()
 	d.running = true // nobody begins to write
@@ -79,6 +82,11 @@ func TestSnapshotBeforeMigration(t *testing.T) {
 	x, _, err := v.Get(b.Key("a"))
 	require.NoError(t, err)
 	require.Equal(t, after{ID: 5}, x)
+	// The view has rows of the old type.
+	_, _, err = v.GetAt(view, b.Key("b"))
+	require.ErrorIs(t, err, keyed.ErrIncompatible)
+	require.ErrorIs(t, v.AllAt(view, func(string, after) bool { return true }), keyed.ErrIncompatible)
+	view.Close()
 	second := finish(b, snap, "chk-2")
 
 	b = open()
