@@ -70,7 +70,8 @@ func TestJSON(t *testing.T) {
 	var o restOverview
 	require.NoError(t, json.Unmarshal([]byte(body), &o))
 	require.Equal(t, restCounts{Restored: 1, Total: 2, Completed: 1, Failed: 1}, o.Counts)
-	require.Equal(t, restSpread{25, 25, 25}, o.Summary.EndToEnd)
+	require.Equal(t, restQuantiles{restSpread{25, 25, 25}, 25, 25, 25, 25, 25}, o.Summary.EndToEnd)
+	require.Contains(t, body, `"end_to_end_duration":{"min":25,"max":25,"avg":25,"p50":25,`)
 	require.Equal(t, &restRestored{ID: 3, At: 900, Path: "p"}, o.Latest.Restored)
 	require.Nil(t, o.Latest.Savepoint)
 	require.Len(t, o.History, 2)

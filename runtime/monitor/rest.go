@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/tidemark/tidemark/runtime/checkpoint"
@@ -27,12 +28,49 @@ type restCounts struct {
 	Failed     int64 `json:"failed"`
 }
 
+// restQuantiles are of the completed checkpoints that the history remembers; min, max
+// and avg are of all that completed.
+type restQuantiles struct {
+	restSpread
+	P50  int64 `json:"p50"`
+	P90  int64 `json:"p90"`
+	P95  int64 `json:"p95"`
+	P99  int64 `json:"p99"`
+	P999 int64 `json:"p999"`
+}
+
 type restSummary struct {
-	CheckpointedSize restSpread `json:"checkpointed_size"`
-	StateSize        restSpread `json:"state_size"`
-	EndToEnd         restSpread `json:"end_to_end_duration"`
-	Processed        restSpread `json:"processed_data"`
-	Persisted        restSpread `json:"persisted_data"`
+	CheckpointedSize restQuantiles `json:"checkpointed_size"`
+	StateSize        restQuantiles `json:"state_size"`
+	EndToEnd         restQuantiles `json:"end_to_end_duration"`
+	Processed        restQuantiles `json:"processed_data"`
+	Persisted        restQuantiles `json:"persisted_data"`
+}
+
+func summary(h *checkpoint.History) restSummary {
+	of := func(all checkpoint.Spread, value func(*checkpoint.Stats) int64) restQuantiles {
+		q := restQuantiles{restSpread: spreadOf(all)}
+		var v []int64
+		for _, s := range h.Checkpoints {
+			if s.Status == checkpoint.StatusCompleted {
+				v = append(v, value(s))
+			}
+		}
+		if len(v) == 0 {
+			return q
+		}
+		slices.Sort(v)
+		at := func(perMille int) int64 { return v[(len(v)-1)*perMille/1000] }
+		q.P50, q.P90, q.P95, q.P99, q.P999 = at(500), at(900), at(950), at(990), at(999)
+		return q
+	}
+	return restSummary{
+		CheckpointedSize: of(h.CheckpointedSize, func(s *checkpoint.Stats) int64 { return s.CheckpointedSize }),
+		StateSize:        of(h.FullSize, func(s *checkpoint.Stats) int64 { return s.FullSize }),
+		EndToEnd:         of(h.EndToEnd, (*checkpoint.Stats).EndToEndMillis),
+		Processed:        of(h.Processed, func(s *checkpoint.Stats) int64 { return s.ProcessedBytes }),
+		Persisted:        of(h.InFlight, func(s *checkpoint.Stats) int64 { return s.InFlightBytes }),
+	}
 }
 
 type restRestored struct {
@@ -100,9 +138,8 @@ type restTask struct {
 
 func overview(h *checkpoint.History) restOverview {
 	o := restOverview{
-		Counts: restCounts{h.Counts.Restored, h.Counts.Total, h.Counts.InProgress, h.Counts.Completed, h.Counts.Failed},
-		Summary: restSummary{spreadOf(h.CheckpointedSize), spreadOf(h.FullSize), spreadOf(h.EndToEnd), spreadOf(h.Processed),
-			spreadOf(h.InFlight)},
+		Counts:  restCounts{h.Counts.Restored, h.Counts.Total, h.Counts.InProgress, h.Counts.Completed, h.Counts.Failed},
+		Summary: summary(h),
 		Latest:  restLatest{Completed: short(h.LatestCompleted), Savepoint: short(h.LatestSavepoint), Failed: short(h.LatestFailed)},
 		History: []*restCheckpoint{},
 	}
