@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -117,6 +119,7 @@ type ConvertPlan struct {
 	shell  *metadata.Checkpoint
 	copies map[copyKey]int // in Files
 	w      *Writer
+	family [4]byte // the first bytes of the names of the original's conversions
 	sizes  convertSizes
 
 	mu       sync.Mutex
@@ -171,7 +174,7 @@ var ErrInFlight = errors.New("there is data in flight")
 // Bytes are not decoded where the formats agree, as canonical and RocksDB do, so that
 // an unknown serializer stops only what needs it: the error names the state.
 // ErrInFlight says that data in flight would be lost; ErrAlreadyThere that another
-// snapshot lies there; metadata.ErrNotRepresentable that the version cannot hold it.
+// snapshot lies there; ErrOccupied that something else does; metadata.ErrNotRepresentable that the version cannot hold it.
 func PlanConvert(ctx context.Context, s *Snapshot, to blobstore.Location, opts *ConvertOptions) (*ConvertPlan, error) {
 	p := &ConvertPlan{From: s.Dir.String(), To: to.String(), src: s, to: to, Files: []ConvertFile{}, copies: map[copyKey]int{},
 		sizes: convertSizes{chunk: unitBytes, ahead: 8 << 20, block: 4 << 20, record: 1 << 20}}
@@ -183,9 +186,10 @@ func PlanConvert(ctx context.Context, s *Snapshot, to blobstore.Location, opts *
 	if p.Version == 0 {
 		p.Version = max(s.Checkpoint.Version, 3)
 	}
+	if err := apartFrom(s, to, "converted"); err != nil {
+		return nil, err
+	}
 	switch {
-	case to.Same(s.Dir):
-		return nil, fmt.Errorf("%s: a snapshot cannot be converted onto itself", to)
 	case p.Version < metadata.MinVersion || p.Version > metadata.MaxVersion:
 		return nil, fmt.Errorf("metadata of version %d cannot be written: %d to %d can", p.Version, metadata.MinVersion, metadata.MaxVersion)
 	}
@@ -367,14 +371,17 @@ func (p *ConvertPlan) job(f *ConvertFile) handleJob {
 
 // convertNames is the space of names of files that conversions make: they are UUIDs of
 // version 5, which follow from what a file is made of and how, so that another run
-// of the same conversion makes the same files.
+// of the same conversion makes the same files. They begin with the family of the
+// original, by which other conversions of it know what they may clean up.
 var convertNames = uuid.MustParse("6f5b61c9-5f0d-5c86-a84c-2f0cbb3a4d11")
 
 // name names the files.
 func (p *ConvertPlan) name() {
 	h := sha256.New()
 	metadata.Encode(h, p.src.Checkpoint)
-	fmt.Fprintln(h, p.src.Dir.Key(), p.Format, p.opts.Compression)
+	fmt.Fprintln(h, p.src.Dir.Key())
+	copy(p.family[:], h.Sum(nil))
+	fmt.Fprintln(h, p.Format, p.opts.Compression)
 	if p.opts.TTL != nil {
 		fmt.Fprintln(h, p.opts.Now.UnixMilli())
 		for _, st := range p.sc.cat.list() {
@@ -384,43 +391,78 @@ func (p *ConvertPlan) name() {
 	sum := h.Sum(nil)
 	for i := range p.Files {
 		f := &p.Files[i]
-		f.name = uuid.NewSHA1(convertNames, fmt.Appendf(sum[:len(sum):len(sum)], "%d/%d/%d/%v", f.op, f.sub, i, f.keyed != nil)).String()
+		id := uuid.NewSHA1(convertNames, fmt.Appendf(sum[:len(sum):len(sum)], "%d/%d/%d/%v", f.op, f.sub, i, f.keyed != nil))
+		copy(id[:], p.family[:])
+		f.name = id.String()
 	}
+}
+
+// ours reports whether a conversion of the same snapshot, this or another, made an
+// object of that name.
+func (p *ConvertPlan) ours(name string) bool {
+	name = strings.TrimSuffix(name, recordSuffix)
+	id, err := uuid.Parse(name)
+	return err == nil && id.String() == name && id.Version() == 5 && bytes.HasPrefix(id[:], p.family[:])
 }
 
 // there looks whether there is a snapshot already, and whether it is the result.
 func (p *ConvertPlan) there(ctx context.Context) error {
-	at := p.to.Join(MetadataName)
-	store, name, err := p.src.pool.Resolve(ctx, at)
-	if err != nil {
+	_, there, err := folderFor(ctx, p.src.pool, p.to, func(name string) bool { return p.ours(name) || name == ChecksumsName })
+	if err != nil || !there {
 		return err
 	}
-	if _, err = store.Stat(ctx, name); errors.Is(err, blobstore.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	s, err := Open(ctx, p.src.pool, at, nil)
+	s, err := Open(ctx, p.src.pool, p.to.Join(MetadataName), nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", p.to, ErrAlreadyThere, err)
 	}
-	names := map[string]bool{}
-	for _, h := range s.Checkpoint.StreamHandles() {
-		switch h := h.(type) {
-		case *metadata.ByteStreamHandle:
-			names[h.Name.Go()] = true
-		case *metadata.RelativeFileHandle:
-			names[h.Path.Go()] = true
-		}
+	if p.Done, err = p.madeOf(s.Checkpoint); err != nil {
+		return err
 	}
-	for i := range p.Files {
-		if f := &p.Files[i]; !names[f.name] && f.Bytes != 0 {
-			return fmt.Errorf("%s: %w", p.to, ErrAlreadyThere)
-		}
-	}
-	if p.Done = len(names) > 0; !p.Done {
+	if !p.Done {
 		return fmt.Errorf("%s: %w", p.to, ErrAlreadyThere)
 	}
 	return nil
+}
+
+// madeOf reports whether this conversion made c: whether its files, put together
+// again, give the same metadata byte for byte. Then the files are set as made.
+func (p *ConvertPlan) madeOf(c *metadata.Checkpoint) (bool, error) {
+	made := map[string]metadata.StreamHandle{}
+	for _, h := range c.StreamHandles() {
+		switch h := h.(type) {
+		case *metadata.ByteStreamHandle:
+			made[h.Name.Go()] = h
+		case *metadata.RelativeFileHandle:
+			made[h.Path.Go()] = h
+		}
+	}
+	for i := range p.Files {
+		f := &p.Files[i]
+		if f.made = made[f.name]; f.made == nil {
+			if f.Bytes != 0 {
+				return false, nil
+			}
+			continue
+		}
+		if f.keyed == nil {
+			continue
+		}
+		if f.op >= len(c.Operators) || f.sub >= len(c.Operators[f.op].Subtasks) {
+			return false, nil
+		}
+		h, ok := c.Operators[f.op].Subtasks[f.sub].ManagedKeyed.(*metadata.KeyGroupsHandle)
+		if !ok {
+			return false, nil
+		}
+		f.offsets = h.Offsets
+	}
+	want, err := p.assemble()
+	if err != nil {
+		return false, err
+	}
+	var a, b bytes.Buffer
+	if err := errors.Join(metadata.Encode(&a, want), metadata.Encode(&b, c)); err != nil {
+		return false, err
+	}
+	return bytes.Equal(a.Bytes(), b.Bytes()), nil
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -35,6 +34,10 @@ func (p *ConvertPlan) Apply(ctx context.Context) (*Converted, error) {
 		if err := p.write(ctx); err != nil {
 			return nil, err
 		}
+	} else if present, err := objectsIn(ctx, p.src.pool, p.to); err != nil {
+		return nil, err
+	} else {
+		p.clean(ctx, present) // for a run that ended between writing _metadata and this
 	}
 	o := &VerifyOptions{}
 	if !p.opts.NoVerifyData {
@@ -231,8 +234,8 @@ func (p *ConvertPlan) readRecord(ctx context.Context, f *ConvertFile) (*convertR
 	return &rec, nil
 }
 
-// clean removes what runs of conversions have left in the folder. No other can
-// complete there any more.
+// clean removes what runs of conversions have left in the folder, before and, if it
+// wrote, this one. No other can complete there any more.
 func (p *ConvertPlan) clean(ctx context.Context, before map[string]int64) {
 	keep := map[string]bool{}
 	var gone []blobstore.Location
@@ -241,17 +244,17 @@ func (p *ConvertPlan) clean(ctx context.Context, before map[string]int64) {
 		if _, ok := f.made.(*metadata.RelativeFileHandle); ok {
 			keep[f.name] = true
 		}
-		if h, ok := f.made.(*metadata.RelativeFileHandle); ok && f.keyed != nil && h.Size >= p.sizes.record {
+		if h, ok := f.made.(*metadata.RelativeFileHandle); ok && p.w != nil && f.keyed != nil && h.Size >= p.sizes.record {
 			gone = append(gone, p.to.Join(f.name+recordSuffix))
 			keep[f.name+recordSuffix] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if id, err := uuid.Parse(strings.TrimSuffix(name, recordSuffix)); err == nil && id.Version() == 5 && !keep[name] {
+		if p.ours(name) && !keep[name] {
 			gone = append(gone, p.to.Join(name))
 		}
 	}
-	if err := p.w.delete(ctx, gone); err != nil {
+	if err := deleteFiles(ctx, p.src.pool, gone); err != nil {
 		p.made.Left = len(gone)
 	}
 }
@@ -349,7 +352,10 @@ func (p *ConvertPlan) limits(in *keyedInput) ([]int64, bool) {
 		limits[i] = math.MinInt64
 		if ks := &in.out.states[i]; p.opts.TTL != nil && ks.meta.TTL() {
 			if ttl := p.opts.TTL(ks.state); ttl > 0 {
-				limits[i], some = p.opts.Now.UnixMilli()-ttl.Milliseconds(), true
+				if now := p.opts.Now.UnixMilli(); now >= math.MinInt64+ttl.Milliseconds() {
+					limits[i] = now - ttl.Milliseconds()
+				}
+				some = true
 			}
 		}
 	}

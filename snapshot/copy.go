@@ -74,15 +74,16 @@ type CopyPlan struct {
 // folder: handles become relative where Flink can do with such, and are rewritten
 // elsewhere (CopyPlan.Rewritten). Nothing is written.
 //
-// ErrAlreadyThere says that another snapshot lies there; ErrRefused that a handle
-// points where it may not be followed (Options.Trust allows it).
+// ErrAlreadyThere says that another snapshot lies there; ErrOccupied that something
+// else does, files of another copy that was interrupted among it; ErrRefused that a
+// handle points where it may not be followed (Options.Trust allows it).
 func PlanCopy(ctx context.Context, s *Snapshot, to blobstore.Location, opts *CopyOptions) (*CopyPlan, error) {
 	p := &CopyPlan{From: s.Dir.String(), To: to.String(), src: s, to: to, Files: []CopyFile{}}
 	if opts != nil {
 		p.opts = *opts
 	}
-	if to.Same(s.Dir) {
-		return nil, fmt.Errorf("%s: a snapshot cannot be copied onto itself", to)
+	if err := apartFrom(s, to, "copied"); err != nil {
+		return nil, err
 	}
 	names := map[string]string{} // by address
 	taken := map[string]bool{MetadataName: true}
@@ -95,6 +96,9 @@ func PlanCopy(ctx context.Context, s *Snapshot, to blobstore.Location, opts *Cop
 			name += "-1"
 		}
 		taken[name] = true
+		if f.Location.Dir().Same(to) {
+			return nil, fmt.Errorf("%s: %w: files of the snapshot that is copied lie there", to, ErrOccupied)
+		}
 		names[f.Location.Key()] = name
 		p.Files = append(p.Files, CopyFile{From: f.Location.String(), Name: name, Bytes: f.Bytes, location: f.Location})
 	}
@@ -105,7 +109,7 @@ func PlanCopy(ctx context.Context, s *Snapshot, to blobstore.Location, opts *Cop
 		return nil, err
 	}
 	p.rewriteFolders()
-	present, err := objectsIn(ctx, p.src.pool, p.to)
+	present, there, err := folderFor(ctx, p.src.pool, p.to, func(name string) bool { return taken[name] || name == ChecksumsName })
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +128,7 @@ func PlanCopy(ctx context.Context, s *Snapshot, to blobstore.Location, opts *Cop
 		}
 		p.Bytes += max(f.Bytes, 0)
 	}
-	if _, ok := present[MetadataName]; !ok {
+	if !there {
 		return p, nil
 	}
 	same, err := p.sameMetadata(ctx)
@@ -174,23 +178,36 @@ func (p *CopyPlan) rewrite(around metadata.KeyedHandle, h metadata.StreamHandle,
 	if !ok {
 		return nil, fmt.Errorf("%s: is not among the snapshot's files", t.Location)
 	}
-	path := javaio.NewString(flinkPath(p.to.Join(name)))
 	switch h := h.(type) {
 	case *metadata.SegmentHandle:
-		p.Rewritten++
+		path, err := p.absolute(name)
 		c := *h
 		c.Path = path
-		return &c, nil
+		return &c, err
 	case *metadata.FileHandle:
 		if p.src.Checkpoint.Version < 3 || reused(around) { // Flink 1.11 brought relative handles
-			p.Rewritten++
-			return &metadata.FileHandle{Path: path, Size: h.Size}, nil
+			path, err := p.absolute(name)
+			return &metadata.FileHandle{Path: path, Size: h.Size}, err
 		}
 		return &metadata.RelativeFileHandle{Path: javaio.NewString(name), Size: h.Size}, nil
 	case *metadata.RelativeFileHandle:
 		return &metadata.RelativeFileHandle{Path: javaio.NewString(name), Size: h.Size}, nil
 	}
 	return nil, fmt.Errorf("%s: a handle of tag %s cannot be copied", t.Location, h.Tag())
+}
+
+// absolute is the path of a file of the copy as its handle has it. The folder may have
+// a name that no handle may: whoever reads the copy would not follow it.
+func (p *CopyPlan) absolute(name string) (metadata.String, error) {
+	at := p.to.Join(name)
+	path := javaio.NewString(flinkPath(at))
+	if back, _, err := parseWritten(path.Go()); err != nil {
+		return "", fmt.Errorf("%s: %w: %w", shown(p.to.String()), blobstore.ErrInvalidName, err)
+	} else if !back.Same(at) {
+		return "", fmt.Errorf("%s: %w: a handle with such a path means %s", p.to, blobstore.ErrInvalidName, back)
+	}
+	p.Rewritten++
+	return path, nil
 }
 
 // rewriteFolders sets the folders that handles of merged files name beside them.

@@ -85,7 +85,7 @@ type Created struct {
 
 // CreateFrom makes a snapshot of a description. Nothing is left of it after an
 // error. An error of the description names the operator, the state and the entry;
-// ErrAlreadyThere says that layout.Dir has a snapshot.
+// ErrAlreadyThere says that layout.Dir has a snapshot, ErrOccupied that it has something else.
 func CreateFrom(ctx context.Context, pool *blobstore.Pool, layout Layout, d *Description, opts *CreateOptions) (_ *Created, err error) {
 	c := &creation{d: d, now: time.Now}
 	if opts != nil {
@@ -136,6 +136,14 @@ func CreateFrom(ctx context.Context, pool *blobstore.Pool, layout Layout, d *Des
 		if plans[i], err = c.plan(o); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.label(), err)
 		}
+	}
+	// Files that a process left which was killed have random names, like those to come.
+	_, there, err := folderFor(ctx, pool, layout.Dir, func(name string) bool { return uuid.Validate(name) == nil })
+	if err == nil && there {
+		err = fmt.Errorf("%s: %w", layout.Dir, ErrAlreadyThere)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if c.w, err = NewWriter(ctx, pool, layout, &WriterOptions{MemoryThreshold: c.opts.MemoryThreshold}); err != nil {
 		return nil, err
@@ -264,6 +272,9 @@ func (c *creation) plan(o *describedJSON) (*operatorPlan, error) {
 			p.rawKeyed = map[int][]byte{}
 		}
 		p.rawKeyed[r.KeyGroup] = append([]byte{}, b...)
+	}
+	if o.Coordinator == nil && o.CoordinatorVersion != nil {
+		return nil, fmt.Errorf("has a coordinator_version and no coordinator")
 	}
 	if o.Coordinator != nil {
 		b, err := hex.DecodeString(*o.Coordinator)

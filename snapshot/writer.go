@@ -349,9 +349,11 @@ func (f *FileWriter) Abort() error {
 	return f.out.Abort()
 }
 
-// flinkPath is a location as Flink's Path prints it: file:/a/b.
+// flinkPath is a location as Flink's Path prints it: file:/a/b. Flink takes schemes in
+// lower case only.
 func flinkPath(l blobstore.Location) string {
-	if l.Scheme == "file" && l.Spelling == "" {
+	l.Spelling = strings.ToLower(l.Spelling)
+	if l.Scheme == "file" {
 		return "file:/" + strings.TrimPrefix(l.Path, "/")
 	}
 	return l.String()
@@ -497,13 +499,13 @@ func (w *Writer) Abort(ctx context.Context) error {
 	if w.attempted != nil {
 		state, err := w.metadataState(ctx)
 		if err == nil && state == metadataOurs {
-			err = w.delete(ctx, []blobstore.Location{w.layout.Dir.Join(MetadataName)})
+			err = deleteFiles(ctx, w.pool, []blobstore.Location{w.layout.Dir.Join(MetadataName)})
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %d files are left, since their %s may be there: %w", w.layout.Dir, len(made), MetadataName, err)
 		}
 	}
-	if err := w.delete(ctx, made); err != nil {
+	if err := deleteFiles(ctx, w.pool, made); err != nil {
 		return err
 	}
 	// A folder that another checkpoint may be about to use stays.
@@ -519,11 +521,11 @@ func (w *Writer) Abort(ctx context.Context) error {
 	return nil
 }
 
-// delete removes files; a layout may span stores.
-func (w *Writer) delete(ctx context.Context, files []blobstore.Location) error {
+// deleteFiles removes files, which may lie in several stores.
+func deleteFiles(ctx context.Context, pool *blobstore.Pool, files []blobstore.Location) error {
 	var errs []error
 	for len(files) > 0 {
-		store, _, err := w.pool.Resolve(ctx, files[0])
+		store, _, err := pool.Resolve(ctx, files[0])
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,8 @@ snapshot tells and --ttl does.
 Without --apply the plan is printed and nothing is written. With it files are
 written, then _metadata, then the result is verified, data included. An interrupted
 run is continued by the same command. A snapshot that is there already is never
-overwritten.`,
+overwritten, and a folder with anything else in it, or inside of a snapshot's, is
+refused.`,
 		Example: `  stateutil convert --to canonical /checkpoints/7f3c…a1/chk-8841 /savepoints/orders
   stateutil convert --to heap --apply s3://bucket/checkpoints/7f3c…a1/chk-8841 /tmp/orders-heap
   stateutil convert --to canonical --drop-expired --ttl 7d --ttl sessions=30m --apply chk-42 slim`,
@@ -115,16 +116,21 @@ overwritten.`,
 }
 
 // forSnapshot are the options as the package has them.
-func (o *convertOptions) forSnapshot(g *global, s *snapshot.Snapshot) (*snapshot.ConvertOptions, error) {
+func (o *convertOptions) forSnapshot(ctx context.Context, g *global, s *snapshot.Snapshot) (*snapshot.ConvertOptions, error) {
 	opts := &snapshot.ConvertOptions{Version: o.version, Compression: snapshot.Compression(o.compression), DropInFlight: o.dropInFlight, NoVerifyData: !o.verifyData, Checksums: o.checksums, Now: g.env.Now()}
 	if o.to == stream.HeapFormat.String() {
 		opts.Format = stream.HeapFormat
 	}
 	var err error
 	if o.dropExpired {
-		if opts.TTL, err = parseTTL(o.ttl); err != nil {
+		ttl, err := parseTTL(o.ttl)
+		if err == nil {
+			err = ttl.check(ctx, s)
+		}
+		if err != nil {
 			return nil, err
 		}
+		opts.TTL = ttl.of
 		if o.at != "" {
 			if opts.Now, err = parseTime(o.at); err != nil {
 				return nil, usage("--at: %w", err)
@@ -140,7 +146,7 @@ func (o *convertOptions) forSnapshot(g *global, s *snapshot.Snapshot) (*snapshot
 	if err != nil {
 		return nil, err
 	}
-	opts.UID = func(id metadata.OperatorID) string { return names[id.String()].UID }
+	opts.UID = names.uid
 	return opts, nil
 }
 
@@ -153,7 +159,7 @@ func (g *global) convert(ctx context.Context, from, to string, o *convertOptions
 	if err != nil {
 		return err
 	}
-	opts, err := o.forSnapshot(g, s)
+	opts, err := o.forSnapshot(ctx, g, s)
 	if err != nil {
 		return err
 	}

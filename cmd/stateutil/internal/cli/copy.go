@@ -44,7 +44,8 @@ absolute ones, of the copy.
 Without --apply the plan is printed and nothing is written. With it files are copied,
 then _metadata is written, then the copy is verified. Until then there is no snapshot
 at TO, and a run that was interrupted is completed by the same command. A snapshot
-that is there already is never overwritten.`,
+that is there already is never overwritten, and a folder with anything else in it, or
+inside of a snapshot's, is refused.`,
 		Example: `  stateutil copy s3://bucket/checkpoints/7f3c…a1/chk-8841 /backup/orders
   stateutil copy --apply /savepoints/savepoint-5f6b2a-02c1f9a4bb1d gs://other/savepoints/orders`,
 		Args:              exactly(2, "URLs, FROM and TO"),

@@ -48,8 +48,9 @@ timers as JSON, the text that describe writes (docs/format/description.md). A
 Flink job restores it like one of its own.
 
 The URL is the folder that gets _metadata and the state files beside it; a name
-chk-N gives the checkpoint its ID. What is there already is never overwritten, and
-nothing is left behind if it fails.
+chk-N gives the checkpoint its ID. What is there already is never overwritten: the
+folder is empty, but for state files of a run that was killed, and not inside of a
+snapshot's. Nothing is left behind if it fails.
 
 --snapshot canonical is a savepoint for any state backend; native a savepoint and
 checkpoint a checkpoint in the format of --backend: heap is Flink's hashmap and our

@@ -28,6 +28,14 @@ func (g *global) operatorNames(s *snapshot.Snapshot) (operatorNames, error) {
 	return n, nil
 }
 
+// uid is an operator's uid; "" if it is not known, or is of another snapshot.
+func (n operatorNames) uid(id metadata.OperatorID) string {
+	if op := n[id.String()]; op != nil {
+		return op.UID
+	}
+	return ""
+}
+
 // of is an operator's name in one word.
 func (n operatorNames) of(id string) string {
 	if op := n[id]; op != nil {

@@ -94,13 +94,18 @@ func (g *global) stats(ctx context.Context, url string, o *statsOptions) error {
 			return usage("--at: %w", err)
 		}
 	}
+	ttl, err := parseTTL(o.ttl)
+	if err != nil {
+		return err
+	}
 	if len(o.ttl) > 0 {
-		if so.TTL, err = parseTTL(o.ttl); err != nil {
-			return err
-		}
+		so.TTL = ttl.of
 	}
 	s, err := g.open(ctx, url)
 	if err != nil {
+		return err
+	}
+	if err := ttl.check(ctx, s); err != nil {
 		return err
 	}
 	probs := &problems{g: g}
@@ -162,33 +167,6 @@ func parseTime(text string) (time.Time, error) {
 		return t, fmt.Errorf("%q is neither a time such as 2026-11-29T12:00:00Z nor epoch milliseconds", text)
 	}
 	return t, nil
-}
-
-// parseTTL reads the values of --ttl.
-func parseTTL(texts []string) (func(*snapshot.State) time.Duration, error) {
-	all := time.Duration(0)
-	named := map[string]time.Duration{}
-	for _, text := range texts {
-		name, value, hasName := "", text, false
-		if i := strings.LastIndexByte(text, '='); i >= 0 {
-			name, value, hasName = text[:i], text[i+1:], true
-		}
-		d, err := parseDuration(value)
-		if err != nil {
-			return nil, usage("--ttl is %q: a time such as 7d, 12h or 90m, or STATE=TIME", text)
-		}
-		if hasName {
-			named[name] = d
-		} else {
-			all = d
-		}
-	}
-	return func(st *snapshot.State) time.Duration {
-		if d, ok := named[st.Name]; ok {
-			return d
-		}
-		return all
-	}, nil
 }
 
 // parseDuration is time.ParseDuration with days, which come first.
