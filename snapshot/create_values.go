@@ -53,6 +53,9 @@ func (k *keyEncoder) encode(text json.RawMessage, given *int) (key []byte, keyGr
 	if len(text) == 0 {
 		return nil, 0, fmt.Errorf("has no key")
 	}
+	if isNull(text) { // a serializer may have a form for it, but no state backend a place
+		return nil, 0, fmt.Errorf("its key is null")
+	}
 	if key, err = k.t.AppendFromJSON(nil, text); err != nil {
 		return nil, 0, fmt.Errorf("key %s: %w", shortJSON(text), err)
 	}
@@ -104,6 +107,11 @@ func (c *creation) planState(keys *keyEncoder, s *keyedStateJSON) (*plannedState
 	ns, err := c.namespaceType(s.NamespaceType, s.NamespaceSerializer)
 	if err != nil {
 		return nil, err
+	}
+	if s.TTLMillis != "" {
+		if n, err := s.TTLMillis.Int64(); err != nil || n <= 0 {
+			return nil, fmt.Errorf("ttl_ms is %s, not milliseconds above 0", s.TTLMillis)
+		}
 	}
 	ttl := s.TTL || s.TTLMillis != ""
 	out := &plannedState{kind: StateKind(s.Kind)}

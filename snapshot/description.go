@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/tidemark/tidemark/internal/javaio"
@@ -142,6 +143,9 @@ func ReadDescription(r io.Reader, opts *DescriptionOptions) (*Description, error
 	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
 		return nil, fmt.Errorf("%s: line %d: there is text behind the description", name, lineOf(text, int64(len(text)-len(rest))))
 	}
+	if at, err := checkMembers(text[:dec.InputOffset()], reflect.TypeFor[descriptionJSON]()); err != nil {
+		return nil, fmt.Errorf("%s: line %d: %w", name, lineOf(text, int64(at)), err)
+	}
 	if file.Format != 1 {
 		return nil, fmt.Errorf("%s: format is %d: only 1 is known", name, file.Format)
 	}
@@ -152,7 +156,9 @@ func ReadDescription(r io.Reader, opts *DescriptionOptions) (*Description, error
 	for class, rule := range opts.Hash {
 		d.hash[class] = rule
 	}
-	d.addClasses(file.Classes)
+	if err := d.addClasses(file.Classes); err != nil {
+		return nil, fmt.Errorf("%s: classes: %w", name, err)
+	}
 	for class, text := range file.HashCodes {
 		rule, err := ParseHashRule(text)
 		if err != nil {
@@ -176,8 +182,9 @@ func ReadDescription(r io.Reader, opts *DescriptionOptions) (*Description, error
 }
 
 // addClasses parses the words of classes, which may name each other in any order.
-// Those that have no type are left out.
-func (d *Description) addClasses(list []string) {
+// Those that have no type are left out. A class comes once.
+func (d *Description) addClasses(list []string) error {
+	own := map[string]bool{}
 	for len(list) > 0 {
 		var later []string
 		for _, words := range list {
@@ -189,13 +196,18 @@ func (d *Description) addClasses(list []string) {
 				later, d.unparsed = append(later, words), err
 				continue
 			}
+			if own[t.JavaClass] {
+				return fmt.Errorf("class %s comes twice", t.JavaClass)
+			}
+			own[t.JavaClass] = true
 			d.classes[t.JavaClass] = t
 		}
 		if len(later) == len(list) {
-			return
+			break
 		}
 		list, d.unparsed = later, nil
 	}
+	return nil
 }
 
 // ParseHashRule reads how a class's hashCode is made of its fields:
@@ -234,6 +246,8 @@ func jsonError(text []byte, offset int64, err error) error {
 	switch {
 	case errors.As(err, &syntax):
 		offset = syntax.Offset
+	case errors.As(err, &kind) && kind.Field == "":
+		return fmt.Errorf("line %d: the description cannot be a JSON %s", lineOf(text, kind.Offset), kind.Value)
 	case errors.As(err, &kind):
 		return fmt.Errorf("line %d: %s cannot be a JSON %s", lineOf(text, kind.Offset), kind.Field, kind.Value)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
@@ -273,8 +287,8 @@ func (d *Description) typeOf(words, snapshot string) (*serializer.Type, error) {
 		if err == nil && r.Len() > 0 {
 			err = fmt.Errorf("%d bytes are left over", r.Len())
 		}
-		if err != nil {
-			return nil, fmt.Errorf("serializer snapshot of %s: %w", words, err)
+		if err != nil { // bad text, and no damage of a snapshot
+			return nil, fmt.Errorf("serializer snapshot of %s: %v", words, err)
 		}
 		return t, opaque(t)
 	}
@@ -372,6 +386,9 @@ func ReadClasses(r io.Reader) (serializer.Classes, serializer.HashRules, error) 
 		}
 		if err == nil && ruled {
 			hash[t.JavaClass], err = ParseHashRule(rule)
+		}
+		if err == nil && classes[t.JavaClass] != nil {
+			err = fmt.Errorf("class %s comes twice", t.JavaClass)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("line %d: %w", n, err)
