@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/runtime/channel"
 	"github.com/tidemark/tidemark/runtime/checkpoint"
@@ -51,7 +52,11 @@ func (e *Execution) deploy() {
 	// A failure from here on is one of this attempt.
 	e.setStatus(Running)
 	if err := e.build(ctx, r); err != nil {
-		e.failForGood(err)
+		if errors.Is(err, blobstore.ErrTemporary) { // a store that does not answer is no end of a job
+			e.failed(err)
+		} else {
+			e.failForGood(err)
+		}
 		return
 	}
 	e.mu.Lock()
