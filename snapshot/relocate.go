@@ -168,7 +168,8 @@ func (f *relocator) find(ctx context.Context, dirs []*writtenDir) (*mapping, err
 			break
 		}
 		old, err := f.existsOld(ctx, m)
-		if err != nil {
+		denied := errors.Is(err, blobstore.ErrPermission)
+		if err != nil && !denied {
 			return nil, err
 		}
 		if old {
@@ -184,6 +185,11 @@ func (f *relocator) find(ctx context.Context, dirs []*writtenDir) (*mapping, err
 				names = names[:1] // unlikely ones cost one call each
 			}
 			ok, err := f.existsNew(ctx, m, names, c)
+			if errors.Is(err, blobstore.ErrPermission) {
+				// Surely not where they were written, and maybe at the likeliest new place:
+				// that nobody may look there is then what whoever reads them has to hear.
+				ok, err = i == 0 && !denied, nil
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -354,6 +360,9 @@ func (f *relocator) widen(ctx context.Context, m movedDir, found mapping) (*mapp
 			continue
 		}
 		ok, err := f.existsNew(ctx, m, m.samples, w)
+		if errors.Is(err, blobstore.ErrPermission) {
+			ok, err = false, nil
+		}
 		if err != nil || !ok {
 			return nil, err
 		}
@@ -407,10 +416,8 @@ func (f *relocator) exists(ctx context.Context, dir blobstore.Location, names []
 			return true, nil
 		case errors.Is(err, blobstore.ErrNotExist), errors.Is(err, blobstore.ErrIsDirectory),
 			errors.Is(err, blobstore.ErrInvalidName):
-		case errors.Is(err, blobstore.ErrPermission):
-			return false, nil
 		default:
-			return false, err
+			return false, err // ErrPermission if it may not be looked at
 		}
 	}
 	return false, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidemark/tidemark/blobstore"
 	"github.com/tidemark/tidemark/metadata"
 )
 
@@ -211,6 +212,49 @@ func TestMoveStaysInTheStore(t *testing.T) {
 	for file := range Files(s) {
 		require.True(t, file.Location.SameStore(f.root))
 	}
+}
+
+// Files of a moved snapshot that nobody may look at are denied, not missing: where
+// they were written nothing is.
+func TestMovedToADeniedPlace(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		denied string
+		move   bool
+	}{{"new place", "new/ckp/" + jobA + "/shared", true}, {"both places", "", false}} {
+		t.Run(x.name, func(t *testing.T) {
+			f := memFixture(t)
+			f.pool = blobstore.NewPool(nil, func(s blobstore.Store) blobstore.Store { return &deniedStore{s, x.denied} })
+			t.Cleanup(func() { require.NoError(t, f.pool.Close()) })
+			dir := "new/ckp/" + jobA + "/chk-5"
+			f.put("new/ckp/"+jobA+"/shared/a", 100)
+			f.write(dir, newCheckpoint(5, nil, absolute(f.url("old/ckp/"+jobA+"/shared/a"), 100)))
+			s, err := Open(t.Context(), f.pool, f.loc(dir), nil)
+			require.NoError(t, err)
+			if !x.move {
+				require.Nil(t, s.Relocation)
+				return
+			}
+			require.NotNil(t, s.Relocation)
+			require.Equal(t, f.url("new/ckp"), s.Relocation.To)
+			report, err := Check(t.Context(), s, nil)
+			require.NoError(t, err)
+			require.Zero(t, report.Counts[ProblemMissing], "%+v", report.Problems)
+		})
+	}
+}
+
+// deniedStore may not be asked about files of shared below a prefix.
+type deniedStore struct {
+	blobstore.Store
+	denied string
+}
+
+func (s *deniedStore) Stat(ctx context.Context, name string) (blobstore.Info, error) {
+	if strings.HasPrefix(name, s.denied) && strings.Contains(name, "/shared/") {
+		return blobstore.Info{}, fmt.Errorf("%s: %w", name, blobstore.ErrPermission)
+	}
+	return s.Store.Stat(ctx, name)
 }
 
 func TestManyFolders(t *testing.T) {
