@@ -119,7 +119,8 @@ final class Also {
         boolean claim = s.dir().endsWith("copy") && s.kind().equals("checkpoint");
         boolean changelog = of.spec.conf.containsKey("state.changelog.enabled");
         Map<String, String> settings = new HashMap<>();
-        if (s.dir().endsWith("heap")) {
+        if (s.dir().endsWith("heap") || s.dir().endsWith("canonical") && "forst".equals(of.spec.conf.get("state.backend.type"))) {
+            // ForSt restores its own checkpoints only.
             settings.put("state.backend.type", "hashmap");
         }
         if (changelog && !claim) { // with a changelog Flink cannot take the full checkpoint that comes first then
