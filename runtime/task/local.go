@@ -2,6 +2,7 @@ package task
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -66,9 +67,13 @@ func (e *Env) openCopies() error {
 	if s.from == nil {
 		return nil
 	}
-	all, err := filepath.Glob(filepath.Join(globEscaped(s.opts.Dir), e.Operator.String(), "*", "*", checkpointPrefix+"*"))
+	of := filepath.Join(s.opts.Dir, e.Operator.String())
+	all, err := fs.Glob(os.DirFS(of), "*/*/"+checkpointPrefix+"*")
 	if err != nil {
 		return err
+	}
+	for i, at := range all {
+		all[i] = filepath.Join(of, filepath.FromSlash(at))
 	}
 	if found := snapshot.FindLocalCopies(all...); found.Len() > 0 {
 		from := *s.from
@@ -76,14 +81,6 @@ func (e *Env) openCopies() error {
 		s.from = &from
 	}
 	return nil
-}
-
-// globEscaped is a path as filepath.Glob takes it literally.
-func globEscaped(path string) string {
-	if os.PathSeparator == '\\' {
-		return path // has no escape there, and "[" is rare
-	}
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // copyDir is where the copy of a checkpoint's file goes; "" for nowhere.
