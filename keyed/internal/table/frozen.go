@@ -2,6 +2,7 @@ package table
 
 import (
 	"math/bits"
+	"slices"
 	"unsafe"
 )
 
@@ -24,6 +25,7 @@ type changes[K, N comparable, V any] struct {
 	bits  []uint64 // one for each slot
 	vers  []uint32 // epochs of the others; nil, like 0, is older than all views
 	old   []oldVersion[K, N, V]
+	kept  int                                 // of the old versions, those since epoch began
 	few   [maxGroups * groupSlots / 64]uint64 // bits, of a segment that is not overgrown
 }
 
@@ -107,7 +109,7 @@ func (c *changes[K, N, V]) renew(views *Views) {
 		}
 	}
 	clear(c.bits)
-	c.epoch = views.epoch
+	c.epoch, c.kept = views.epoch, 0
 }
 
 // now tells whether a slot was set in the epoch of the bits.
@@ -181,13 +183,54 @@ func (t *Table[K, N, V]) keep(sh *shard[K, N, V], seg *segment[K, N, V], slot, h
 			c.prune(t.views, len(seg.slots))
 		}
 		c.old = append(c.old, oldVersion[K, N, V]{seg.slots[slot], hash, from, t.views.epoch})
+		c.kept++
 	}
 	c.set(slot, c.epoch)
+	if denseShare*c.kept >= seg.n {
+		t.keepRest(seg, c)
+	}
+}
+
+// denseShare says when a segment's entries are kept all at once: when one of so many has
+// changed since the newest view. Most others are then likely to change soon, each for the
+// price of a lock, and in a row they cost a quarter of that (BenchmarkSetUnderView). Old
+// versions are at most so many times what has changed.
+const denseShare = 8
+
+// keepRest saves all of a segment's entries that an open view needs, as if they were
+// about to change. The caller holds the lock.
+func (t *Table[K, N, V]) keepRest(seg *segment[K, N, V], c *changes[K, N, V]) {
+	c.kept = 0
+	newest := t.views.newest.Load()
+	if cap(c.old)-len(c.old) < seg.n {
+		c.sift(t.views)
+		c.old = slices.Grow(c.old, seg.n)
+	}
+	for g, word := range seg.tags {
+		for i := range uint32(groupSlots) {
+			slot := uint32(g)*groupSlots + i
+			if word>>(8*i)&0x80 == 0 || c.now(slot) {
+				continue
+			}
+			if from := c.at(slot); from <= newest {
+				c.old = append(c.old, oldVersion[K, N, V]{seg.slots[slot], t.hashOf(seg, slot), from, c.epoch})
+				c.bits[slot/64] |= 1 << (slot % 64)
+			}
+		}
+	}
 }
 
 // prune makes room in the list of old versions: first by dropping what no open
 // view sees.
 func (c *changes[K, N, V]) prune(views *Views, slots int) {
+	c.sift(views)
+	if n := cap(c.old); 2*len(c.old) >= n {
+		c.old = append(make([]oldVersion[K, N, V], 0, max(8, min(4*n, n+slots/4))), c.old...)
+	}
+}
+
+// sift drops the old versions that no open view sees.
+func (c *changes[K, N, V]) sift(views *Views) {
 	kept := c.old[:0]
 	for i := range c.old {
 		if views.needed(c.old[i].from, c.old[i].until) {
@@ -196,9 +239,6 @@ func (c *changes[K, N, V]) prune(views *Views, slots int) {
 	}
 	clear(c.old[len(kept):])
 	c.old = kept
-	if n := cap(kept); 2*len(kept) >= n {
-		c.old = append(make([]oldVersion[K, N, V], 0, max(8, min(4*n, n+slots/4))), kept...)
-	}
 }
 
 // sees tells whether a view sees a slot's entry as it is.

@@ -143,6 +143,58 @@ func TestOldVersions(t *testing.T) {
 	require.Zero(t, tab.OldVersions())
 }
 
+// TestDense changes ever more entries under a view: old versions stay within denseShare times
+// what has changed, and are no more than there were entries when all have; the view sees all
+// as they were, one that is opened in the middle too.
+func TestDense(t *testing.T) {
+	const entries = 20_000
+	views := NewViews()
+	hash := func(k int, _ struct{}) uint32 { return uint32(k) * 0x9e3779b9 }
+	tab := New[int, struct{}, int](views, Options[int, struct{}]{Count: 1, Hash: hash})
+	for k := range entries {
+		tab.Insert(0, hash(k, struct{}{}), k, struct{}{}, k)
+	}
+	read := func(v *View) (got map[int]int) {
+		got = map[int]int{}
+		for pos, done := uint64(0), false; !done; {
+			var buf []Entry[int, struct{}, int]
+			buf, pos, done = tab.Batch(v, 0, pos, nil)
+			for _, e := range buf {
+				_, twice := got[e.Key]
+				require.False(t, twice)
+				got[e.Key] = e.Val
+			}
+		}
+		return got
+	}
+	first := views.Open(false)
+	want := read(first)
+	var second *View
+	var then map[int]int
+	for i, k := range rand.New(rand.NewPCG(1, 2)).Perm(entries) {
+		h := hash(k, struct{}{})
+		tab.Set(0, h, tab.Find(0, h, k, struct{}{}), -k-1)
+		if i%500 == 0 {
+			require.LessOrEqual(t, tab.OldVersions(), denseShare*(i+1))
+			if second != nil {
+				require.Equal(t, then, read(second))
+				tab.Release(second)
+				second.Close()
+			}
+			second = views.Open(false)
+			then = read(second)
+		}
+	}
+	require.LessOrEqual(t, tab.OldVersions(), 2*entries)
+	require.Equal(t, then, read(second))
+	tab.Release(second)
+	second.Close()
+	require.Equal(t, want, read(first))
+	tab.Release(first)
+	first.Close()
+	require.Zero(t, tab.OldVersions())
+}
+
 // TestPassed says that a view holds no old version of what it has passed.
 func TestPassed(t *testing.T) {
 	views := NewViews()
