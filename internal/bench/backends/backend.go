@@ -27,6 +27,11 @@ func open() backend {
 	}
 	dir, err := os.MkdirTemp("", "backend")
 	must(err)
+	return openIn(dir, c)
+}
+
+// openIn opens an LSM backend that removes its folder.
+func openIn(dir string, c keyed.Config[int64]) backend {
 	b, err := lsm.Open(dir, c, &lsm.Options{Process: process()})
 	must(err)
 	return &inDir{b, dir}

@@ -11,6 +11,7 @@
 //	go run ./internal/bench/backends -backend lsm w1         # as rocksdb-mm256
 //	go run ./internal/bench/backends -backend lsm -name rocksdb-64c -budget 64 -keys 5000000 w2
 //	go run ./internal/bench/backends -backend lsm -name rocksdb+inc w3inc
+//	go run ./internal/bench/backends -backend lsm -name lsm w4rescale  # tables of one and of two subtasks, see -store
 //	go run ./internal/bench/backends -backend lsm -keep DIR w4kept  # what bench-flink's w3 --keep DIR left
 //
 // cpu_per_op and cpu_per_timer are CPU time of the measuring thread, process_cpu_per_op
@@ -43,6 +44,7 @@ var (
 	parts   = flag.String("parts", "", "w1: some of values,lists,maps,folds; all if empty")
 	seconds = flag.Float64("seconds", 3, "dip: length of a phase")
 	dir     = flag.String("dir", "", "where snapshots go; a temporary directory if empty")
+	store   = flag.String("store", "", "w4rescale: URL of a folder in a blob store where checkpoints go, s3://bucket/folder?endpoint=...; a local folder if empty")
 	gogc    = flag.Int("gogc", 100, "GOGC")
 	profile = flag.String("cpuprofile", "", "file for a CPU profile")
 	kept    = flag.String("keep", "", "w4kept: folder with bench-flink's index.tsv")
@@ -84,11 +86,11 @@ func run(workloads []string) error {
 		return err
 	}
 	if len(workloads) == 0 {
-		return fmt.Errorf("name workloads: w1, w2, w3, w3inc, w4, w4kept, dip, w7")
+		return fmt.Errorf("name workloads: w1, w2, w3, w3inc, w4, w4kept, w4rescale, dip, w7")
 	}
 	runtime.LockOSThread()
 	for _, w := range workloads {
-		f := map[string]func() error{"w1": w1, "w2": w2, "w3inc": w3inc, "w3": w3, "w4": w4, "w4kept": w4kept, "dip": dip, "w7": w7}[w]
+		f := map[string]func() error{"w1": w1, "w2": w2, "w3inc": w3inc, "w3": w3, "w4": w4, "w4kept": w4kept, "w4rescale": w4rescale, "dip": dip, "w7": w7}[w]
 		if f == nil {
 			return fmt.Errorf("no workload %s", w)
 		}
