@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,10 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/operatorstate"
 	"github.com/tidemark/tidemark/runtime"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/serializer"
+	"github.com/tidemark/tidemark/snapshot"
 )
 
 // gatherer keeps what it gets, and sends the sum of it at the end of the input. It
@@ -103,4 +107,57 @@ func TestFinishTwice(t *testing.T) {
 	want := []string{fmt.Sprint(half * (half - 1) / 2), fmt.Sprint(half * (half + n - 1) / 2)}
 	slices.Sort(want)
 	require.Equal(t, want, got)
+}
+
+// TestFinishedStaysFinished has a source that is at its end, and fails twice after a
+// checkpoint that has it so. The first one after a restart is taken while the tasks of
+// that source are there, only to say that they have finished: it has it so as well, or
+// the source would begin anew after the next restart.
+func TestFinishedStaysFinished(t *testing.T) {
+	const n = 10
+	var short atomic.Int64
+	var fail atomic.Bool
+	j := stream.NewJob("finished", nil)
+	few := stream.From(j, stream.Sequence(0, n-1), stream.UID("few"))
+	many := stream.From(j, stream.SlowSequence(n, 1<<40, 1000), stream.UID("many"))
+	stream.ForEach(stream.Union(few, many), func(v int64) error {
+		if v < n {
+			short.Add(1)
+		} else if fail.CompareAndSwap(true, false) {
+			return errInjected
+		}
+		return nil
+	}, stream.UID("all"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	e, err := runtime.Start(ctx, j, &runtime.Options{Checkpoints: "file://" + filepath.ToSlash(t.TempDir()), Restart: fixedDelay(t, 2)})
+	require.NoError(t, err)
+	for !fullyFinished(t, checkpointWhenRunning(t, e).Path, "few") {
+		time.Sleep(time.Millisecond)
+	}
+	for restarts := range 2 {
+		fail.Store(true)
+		for e.Restarts() == restarts {
+			time.Sleep(time.Millisecond)
+		}
+		require.True(t, fullyFinished(t, checkpointWhenRunning(t, e).Path, "few"), "restart %d", restarts+1)
+	}
+	require.EqualValues(t, n, short.Load())
+	cancel()
+	require.ErrorIs(t, e.Wait(), context.Canceled)
+}
+
+// fullyFinished says that a checkpoint has the operator as finished.
+func fullyFinished(t *testing.T, url, uid string) bool {
+	t.Helper()
+	loc, err := blobstore.Parse(url)
+	require.NoError(t, err)
+	pool := blobstore.NewPool(nil, nil)
+	defer pool.Close()
+	opened, err := snapshot.Open(t.Context(), pool, loc, nil)
+	require.NoError(t, err)
+	id := metadata.OperatorIDFromUID(uid)
+	at := slices.IndexFunc(opened.Checkpoint.Operators, func(o metadata.OperatorState) bool { return o.ID == id })
+	require.GreaterOrEqual(t, at, 0)
+	return opened.Checkpoint.Operators[at].FullyFinished()
 }

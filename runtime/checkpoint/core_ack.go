@@ -61,6 +61,12 @@ func (c *Core) acknowledge(a *event.Ack) {
 		}
 		p.finishing[i] = true
 	}
+	if a.FinishedBefore {
+		if p.finishedBefore == nil {
+			p.finishedBefore = map[int]bool{}
+		}
+		p.finishedBefore[i] = true
+	}
 	p.acked[i] = true
 	p.acksLeft--
 	p.stats.acked(c, i, a)
@@ -283,14 +289,6 @@ func (c *Core) finish(p *pending) (*metadata.Checkpoint, error) {
 
 func (c *Core) finishVertex(p *pending, v int, m *metadata.Checkpoint) error {
 	vertex := &c.g.Vertices[v]
-	if p.plan.fullyFinished[v] {
-		for k := range vertex.Operators {
-			o := newOperatorState(c, vertex.Operators[k].ID)
-			o.FinishedCount = -1 // its coordinator has no state any more either
-			m.Operators = append(m.Operators, *o)
-		}
-		return nil
-	}
 	var gone []int32 // subtasks that had finished before
 	first, end := c.g.first[v], c.g.first[v+1]
 	for _, i := range p.plan.finished {
@@ -298,9 +296,22 @@ func (c *Core) finishVertex(p *pending, v int, m *metadata.Checkpoint) error {
 			gone = append(gone, int32(i-first))
 		}
 	}
+	for i := range p.finishedBefore {
+		if i >= first && i < end {
+			gone = append(gone, int32(i-first))
+		}
+	}
+	if len(gone) == end-first {
+		for k := range vertex.Operators {
+			o := newOperatorState(c, vertex.Operators[k].ID)
+			o.FinishedCount = -1 // its coordinator has no state any more either
+			m.Operators = append(m.Operators, *o)
+		}
+		return nil
+	}
 	finishing := 0
 	for i := first; i < end; i++ {
-		if p.finishing[i] {
+		if p.finishing[i] && !p.finishedBefore[i] {
 			finishing++
 		}
 	}

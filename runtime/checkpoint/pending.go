@@ -42,6 +42,9 @@ type pending struct {
 	operators map[metadata.OperatorID]*metadata.OperatorState
 	// finishing are tasks that acknowledged after their operators had finished.
 	finishing map[int]bool
+	// finishedBefore are tasks that run only to say that they had finished in the
+	// snapshot that they were started from.
+	finishedBefore map[int]bool
 	// files of a savepoint, which the registry does not know.
 	files []incremental.AckFile
 	meta  *metadata.Checkpoint

@@ -27,14 +27,12 @@ type plan struct {
 	trigger  []int // tasks to be triggered: those that no running task sends barriers to
 	wait     []int // tasks whose acknowledgement is waited for, and who are notified
 	finished []int // tasks that had finished before
-	// fullyFinished says for each vertex that all of its tasks have finished.
-	fullyFinished []bool
 }
 
 // plan calculates who takes part now. ok is false while a task is not running,
 // or all of them have finished; notRunning is such a task, or -1.
 func (c *Core) plan() (p *plan, notRunning int, ok bool) {
-	p = &plan{fullyFinished: make([]bool, len(c.g.Vertices))}
+	p = &plan{}
 	for i := range c.tasks {
 		switch c.tasks[i].state {
 		case TaskRunning:
@@ -50,14 +48,7 @@ func (c *Core) plan() (p *plan, notRunning int, ok bool) {
 	}
 	for v := range c.g.Vertices {
 		first, end := c.g.first[v], c.g.first[v+1]
-		running := 0
 		for i := first; i < end; i++ {
-			if c.tasks[i].state == TaskRunning {
-				running++
-			}
-		}
-		p.fullyFinished[v] = running == 0
-		for i := first; i < end && running > 0; i++ {
 			if c.tasks[i].state == TaskRunning && !c.hasRunningProducer(v, int32(i-first)) {
 				p.trigger = append(p.trigger, i)
 			}

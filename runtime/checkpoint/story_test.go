@@ -319,6 +319,8 @@ func (s *story) ack(id int64, task string, words []string) *event.Ack {
 		switch key {
 		case "finished":
 			a.Finished = true
+		case "finished-before":
+			a.Finished, a.FinishedBefore = true, true
 		case "own": // a file of the checkpoint alone
 			h := &metadata.RelativeFileHandle{Path: javaio.NewString(v), Size: 10}
 			st.ManagedKeyed = &metadata.KeyGroupsHandle{Form: metadata.TagKeyGroups, Range: metadata.KeyGroupRange{Count: 1}, Offsets: []int64{1}, Delegate: h}

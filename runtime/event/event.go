@@ -220,6 +220,9 @@ type Ack struct {
 	// Finished says that the operators of the task have finished: what it
 	// acknowledges is the last there will be of it.
 	Finished bool
+	// FinishedBefore says that they had finished in the snapshot that the task was
+	// started from: it has no state (Flink's isTaskDeployedAsFinished).
+	FinishedBefore bool
 }
 
 func (a Ack) String() string { return fmt.Sprintf("ack %d by %s", a.ID, a.Task) }

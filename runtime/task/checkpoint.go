@@ -60,6 +60,9 @@ func (c *checkpoints) capture(id int64) *channel.Capture {
 func (c *checkpoints) allReceived(id, alignment, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if id <= c.last && c.byID[id] == nil {
+		return // it was taken, and has come to nothing
+	}
 	r := c.get(id)
 	r.received, r.alignment, r.bytes = true, alignment, bytes
 	if r.capture != nil {
@@ -79,6 +82,10 @@ func (c *checkpoints) abort(id int64, cause error) {
 		c.aborted[id] = true
 	}
 }
+
+var errTaskFinished = errors.New("the task had finished before")
+
+var errAborted = errors.New("the checkpoint was aborted")
 
 func (r *running) stop(cause error) {
 	if r.capture != nil {
@@ -104,6 +111,10 @@ func (c *checkpoints) begin(id int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone := c.aborted[id]
+	if r := c.byID[id]; gone && r != nil { // what an input brought of it meanwhile
+		r.stop(errAborted)
+		delete(c.byID, id)
+	}
 	for k := range c.aborted {
 		if k <= id {
 			delete(c.aborted, k)
@@ -199,6 +210,11 @@ func (t *Task) checkpoint(b event.Barrier, startDelay time.Duration) error {
 		}
 	}
 	capture := t.emitBarrier(b)
+	if t.d.FinishedBefore && capture != nil {
+		// It has no state. Whoever is started from the checkpoint says the same again.
+		capture.Abort(errTaskFinished)
+		capture = nil
+	}
 	if t.finished && t.finalAt == 0 {
 		t.finalAt = b.ID
 	}
@@ -289,13 +305,16 @@ func (t *Task) writeInBackground(b event.Barrier, parts []*frozen, capture *chan
 			states, persisted, err = t.write(ctx, b, parts, capture)
 			return err
 		})
+		if err != nil && capture != nil {
+			capture.Abort(err) // nobody else gives back what it holds
+		}
 		r := t.checkpoints.done(b.ID)
 		switch {
 		case err == nil:
 			m.AsyncMillis, m.BytesPersisted, m.TotalBytes = persisted.AsyncMillis, persisted.BytesPersisted, persisted.TotalBytes
 			m.BytesPersistedDuringAlignment = persisted.BytesPersistedDuringAlignment
 			m.AlignmentMillis, m.BytesProcessedDuringAlignment = max(0, r.alignment), r.bytes
-			t.d.Owner.Ack(event.Ack{ID: b.ID, Task: t.d.Task, State: states, Finished: finished, Metrics: m})
+			t.d.Owner.Ack(event.Ack{ID: b.ID, Task: t.d.Task, State: states, Finished: finished, FinishedBefore: t.d.FinishedBefore, Metrics: m})
 		case ctx.Err() != nil: // aborted, or the task ended: nobody waits for an answer
 		default:
 			t.d.Owner.Decline(event.Decline{ID: b.ID, Task: t.d.Task, Reason: event.CheckpointAsyncException, Err: err.Error()})
