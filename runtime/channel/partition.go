@@ -55,12 +55,14 @@ type Partition struct {
 	scratch     []byte // records that may not fit
 
 	starved atomic.Int32 // subpartitions without a buffer left
-	ended   atomic.Int32 // subpartitions whose end was taken
+	read    atomic.Int32 // subpartitions whose EndOfData was taken
+	ended   atomic.Int32 // subpartitions whose EndOfPartition was taken
 	blocked atomic.Bool  // the writer waits in nextBuffer or Drained
 	wake    chan struct{}
 
 	mu        sync.Mutex
 	available func()     // called when starved is 0
+	allRead   func()     // called when read is all
 	pending   *timedOnes // barriers that may time out in the queues
 	cancelled error
 	done      chan struct{}
@@ -469,8 +471,8 @@ func (p *Partition) Backlog() (buffers, bytes int) {
 }
 
 // Drained waits until the reader of each subpartition has processed all records and
-// taken the EndOfPartition that was emitted last (Flink's
-// getAllDataProcessedFuture). The error is the end of ctx or that of Cancel.
+// taken the EndOfPartition that was emitted last. The error is the end of ctx or that
+// of Cancel.
 func (p *Partition) Drained(ctx context.Context) error {
 	p.blocked.Store(true)
 	defer p.blocked.Store(false)
@@ -486,10 +488,38 @@ func (p *Partition) Drained(ctx context.Context) error {
 	return nil
 }
 
-// endTaken is called when the reader of a subpartition took its EndOfPartition.
-func (p *Partition) endTaken() {
-	p.ended.Add(1)
-	p.wakeWriter()
+// endTaken is called when the reader of a subpartition took its EndOfData or
+// EndOfPartition.
+func (p *Partition) endTaken(kind EventKind) {
+	if kind == EndOfPartition {
+		p.ended.Add(1)
+		p.wakeWriter()
+		return
+	}
+	if int(p.read.Add(1)) < len(p.subs) {
+		return
+	}
+	p.mu.Lock()
+	f := p.allRead
+	p.allRead = nil
+	p.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+// AwaitRead arranges that f is called once when the reader of each subpartition has
+// processed all records and taken the EndOfData behind them; it says false, and does
+// not call f, if they have. A buffer that was taken may not be processed yet, so that
+// Backlog does not tell. f may be called by another goroutine and must not block.
+func (p *Partition) AwaitRead(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if int(p.read.Load()) >= len(p.subs) {
+		return false
+	}
+	p.allRead = f
+	return true
 }
 
 func (p *Partition) wakeWriter() {

@@ -315,3 +315,53 @@ func TestDrained(t *testing.T) {
 	require.NoError(t, <-done)
 	require.True(t, g.Ended())
 }
+
+// What a reader has taken is not read before it has come to the end of the data, though
+// nothing waits in the channel any more.
+func TestAwaitRead(t *testing.T) {
+	read := func(t *testing.T, p *Partition, g *Gate) {
+		done := make(chan struct{})
+		require.True(t, p.AwaitRead(func() { t.Error("replaced") }))
+		require.True(t, p.AwaitRead(func() { close(done) }))
+		writeRecord(t, p, 0, "a")
+		writeRecord(t, p, 0, "b")
+		p.Emit(Event{Kind: EndOfData}, false)
+		it, err := poll(t, g)
+		require.NoError(t, err)
+		_, ok := it.Records.Next()
+		require.True(t, ok)
+		buffers, _ := p.Backlog()
+		require.Zero(t, buffers)
+		it, err = poll(t, g)
+		require.NoError(t, err)
+		require.True(t, p.AwaitRead(func() { close(done) }))
+		require.Equal(t, []string{"b"}, values(t, it))
+		it, err = poll(t, g)
+		require.NoError(t, err)
+		require.Equal(t, EndOfData, it.Event.Kind)
+		select {
+		case <-done:
+		case <-time.After(soon):
+			t.Fatal("the writer does not hear of it")
+		}
+		require.False(t, p.AwaitRead(func() { t.Error("called") }))
+	}
+	t.Run("memory", func(t *testing.T) {
+		p, err := NewPartition(NewPool(nil), 0, 1, nil)
+		require.NoError(t, err)
+		defer p.Close()
+		g := NewGate(0, 1)
+		Connect(p, 0, g, 0)
+		read(t, p, g)
+		g.Close()
+	})
+	t.Run("TCP", func(t *testing.T) {
+		r := newRemote(t, t.Context(), 64, 2)
+		defer r.close(t)
+		read(t, r.p, r.g)
+		r.p.Emit(Event{Kind: EndOfPartition}, false)
+		_, err := poll(t, r.g)
+		require.NoError(t, err)
+		require.NoError(t, r.p.Drained(t.Context()))
+	})
+}

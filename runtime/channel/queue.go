@@ -21,8 +21,8 @@ type queue struct {
 	// left is called with the lock held when a timeoutable barrier comes to its turn
 	// or is taken over by the reader, so that the writer need not capture anything.
 	left func(id int64)
-	// ended is called, with the lock held, when an EndOfPartition is taken.
-	ended func()
+	// ended is called, with the lock held, when an EndOfData or EndOfPartition is taken.
+	ended func(kind EventKind)
 }
 
 // entry is a buffer or an event.
@@ -218,8 +218,8 @@ func (q *queue) poll(take what) (e entry, more, ok bool) {
 	}
 	if e.seg != nil {
 		q.bytes -= e.len()
-	} else if e.event.Kind == EndOfPartition && q.ended != nil {
-		q.ended()
+	} else if k := e.event.Kind; (k == EndOfData || k == EndOfPartition) && q.ended != nil {
+		q.ended(k)
 	}
 	return e, q.n > 0, true
 }

@@ -226,6 +226,7 @@ func (s *sender) send() error {
 
 // receive takes credits, until the reader has taken the end.
 func (s *sender) receive(r *bufio.Reader) error {
+	dataTaken := false
 	for {
 		kind, n, err := readHead(r, 5)
 		if err != nil {
@@ -244,8 +245,11 @@ func (s *sender) receive(r *bufio.Reader) error {
 			s.credits.Add(int64(more))
 			s.signal()
 		case kind == frameEndTaken && n == 0:
-			s.p.endTaken()
+			s.p.endTaken(EndOfPartition)
 			return nil
+		case kind == frameDataTaken && n == 0 && !dataTaken:
+			dataTaken = true
+			s.p.endTaken(EndOfData)
 		default:
 			return corruptFrame("frame type", fmt.Sprintf("%d with %d bytes", kind, n))
 		}
@@ -330,6 +334,7 @@ type Conn struct {
 	buffers int
 	granted atomic.Int64 // credits that the other side has
 	owed    atomic.Int64 // credits to be sent
+	dataEnd atomic.Bool  // the end of the data was taken
 	ended   atomic.Bool  // the end of the partition was taken
 	closed  atomic.Bool
 	wake    chan struct{}
@@ -367,7 +372,14 @@ func Dial(ctx context.Context, address, name string, pool *Pool, g *Gate, channe
 		return nil, fmt.Errorf("channel %s: %w", name, err)
 	}
 	r.c = c
-	r.q.ended = func() { r.ended.Store(true); r.signal() }
+	r.q.ended = func(kind EventKind) {
+		if kind == EndOfData {
+			r.dataEnd.Store(true)
+		} else {
+			r.ended.Store(true)
+		}
+		r.signal()
+	}
 	g.connect(channel, r.q)
 	r.stop = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
 	r.wg.Go(func() { r.receive(ctx, name) })
@@ -394,9 +406,11 @@ func (r *Conn) fail(err error) {
 	r.c.Close()
 }
 
-// grant sends credits and, at last, that the end was taken.
+// grant sends credits, that the end of the data was taken and, at last, that of the
+// partition.
 func (r *Conn) grant() {
 	var b [9]byte
+	dataEnd := false
 	for {
 		quit := false
 		select {
@@ -413,8 +427,16 @@ func (r *Conn) grant() {
 				return // the receiving side finds it too, or has ended
 			}
 		}
-		if r.ended.Load() {
-			binary.BigEndian.PutUint32(b[:], 1)
+		ended := r.ended.Load() // first: the end of the data was taken before
+		binary.BigEndian.PutUint32(b[:], 1)
+		if !dataEnd && r.dataEnd.Load() {
+			dataEnd = true
+			b[4] = frameDataTaken
+			if _, err := r.c.Write(b[:5]); err != nil {
+				return
+			}
+		}
+		if ended {
 			b[4] = frameEndTaken
 			r.c.Write(b[:5])
 			return

@@ -383,7 +383,7 @@ func replaced(b []byte, at int, v byte) []byte {
 }
 
 func TestTCPHostileReader(t *testing.T) {
-	hello := []byte{0x54, 0x4d, 0x63, 0x68, 1, 0, 0, 0, 2, 0, 1, 'a'}
+	hello := []byte{0x54, 0x4d, 0x63, 0x68, 2, 0, 0, 0, 2, 0, 1, 'a'}
 	for name, c := range map[string]struct {
 		bytes []byte
 		want  string
@@ -415,6 +415,7 @@ func TestTCPHostileReader(t *testing.T) {
 		"frame type":   frame(frameData, 1),
 		"no credits":   frame(frameCredit, 0, 0, 0, 0),
 		"credits":      frame(frameCredit, 0xff, 0, 0, 0),
+		"data twice":   append(frame(frameDataTaken), frame(frameDataTaken)...),
 		"hangs up":     nil,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // What travels over a connection, one for each channel. The reader's side dials:
 //
-//	uint32 magic "TMch"  uint8 version 1  uint32 credits  uint16 length  bytes name
+//	uint32 magic "TMch"  uint8 version 2  uint32 credits  uint16 length  bytes name
 //
 // and then both sides send frames:
 //
@@ -24,6 +24,7 @@ import (
 //	4     writer  error: text; the channel is not served
 //	5     reader  credits: uint32, so many more buffers may be sent
 //	6     reader  the end of the partition was taken, and all before it processed
+//	7     reader  the end of the data was taken, and all before it processed
 //
 // An event is its kind in a byte and then, of a Barrier or Announcement,
 //
@@ -33,14 +34,15 @@ import (
 // of Cancel int64 ID, of EndOfData a boolean drain. Numbers are big-endian.
 const (
 	wireMagic   = 0x544d6368
-	wireVersion = 1
+	wireVersion = 2
 
-	frameData     = 1
-	frameEvent    = 2
-	framePriority = 3
-	frameError    = 4
-	frameCredit   = 5
-	frameEndTaken = 6
+	frameData      = 1
+	frameEvent     = 2
+	framePriority  = 3
+	frameError     = 4
+	frameCredit    = 5
+	frameEndTaken  = 6
+	frameDataTaken = 7
 
 	// Bounds on lengths that the other side tells.
 	maxChannelName = 1 << 10

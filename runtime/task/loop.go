@@ -235,39 +235,24 @@ func (t *Task) endOfData(c *mailbox.Controller, drain bool) error {
 
 // maybeEnd completes a task that has nothing more to wait for: after its last record
 // a checkpoint that has its last state, if there are any, and that those behind it
-// have read all of its output. Until then that is its channel state.
+// have processed all of its output. Until then barriers have to pass through it: once
+// it has ended the tasks behind it are triggered themselves, wherever they are in what
+// it has sent.
 func (t *Task) maybeEnd(c *mailbox.Controller) error {
 	if !t.finished || t.ending || t.stopping != 0 || t.d.Checkpoints && t.finalAt != finalDone {
 		return nil // completed comes back
 	}
-	if t.d.Checkpoints && !t.outputsRead() {
-		if t.drainTimer == nil {
-			t.drainTimer = (*timerService)(t).alarm(t.clock.Millis()+drainMillis, func() error {
-				t.drainTimer = nil
-				return t.maybeEnd(c)
-			})
+	t.flush()
+	for _, o := range t.d.Outputs {
+		if o.Partition.AwaitRead(func() { t.execute(func() error { return t.maybeEnd(c) }) }) {
+			return nil
 		}
-		return nil
 	}
 	return t.end(c)
 }
 
 // finalDone stands in finalAt once the final checkpoint is complete.
 const finalDone = -1
-
-// drainMillis is how often a task that is about to end looks whether its output was
-// read.
-const drainMillis = 2
-
-func (t *Task) outputsRead() bool {
-	t.flush()
-	for _, o := range t.d.Outputs {
-		if buffers, _ := o.Partition.Backlog(); buffers > 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // end completes the task.
 func (t *Task) end(c *mailbox.Controller) error {

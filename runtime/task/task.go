@@ -146,7 +146,6 @@ type Task struct {
 	finalAt      int64 // the first checkpoint after finished
 	ending       bool
 	barrierTimer func()
-	drainTimer   func()
 
 	checkpoints checkpoints
 	async       sync.WaitGroup
@@ -326,9 +325,6 @@ func (t *Task) close() error {
 	}
 	if t.barrierTimer != nil {
 		t.barrierTimer()
-	}
-	if t.drainTimer != nil {
-		t.drainTimer()
 	}
 	var errs []error
 	for i := range t.chain {
