@@ -2,8 +2,10 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/runtime"
+	"github.com/tidemark/tidemark/runtime/checkpoint"
 	"github.com/tidemark/tidemark/runtime/event"
 	"github.com/tidemark/tidemark/runtime/stream"
 	"github.com/tidemark/tidemark/runtime/task"
@@ -92,4 +95,60 @@ func TestSavepointBehindTheEnd(t *testing.T) {
 	require.ErrorIs(t, e.Wait(), context.Canceled)
 	require.NoError(t, runtime.Run(t.Context(), job(make(chan struct{}), func(int) error { return nil }), &runtime.Options{Restore: r.Path}))
 	require.Equal(t, []string{fmt.Sprint(n * (n - 1) / 2)}, readLines(t, to))
+}
+
+// TestDrainThatFails stops a job with a savepoint that does not come to an end in time.
+// With drain its source has ended for it, and cannot go on; so the job is restarted, and
+// does not finish as if there were no more input. Without drain it goes on at once.
+func TestDrainThatFails(t *testing.T) {
+	for name, drain := range map[string]bool{"drain": true, "suspend": false} {
+		t.Run(name, func(t *testing.T) {
+			var seen atomic.Int64
+			var wait atomic.Bool
+			waits, release := make(chan struct{}), make(chan struct{})
+			once := sync.OnceFunc(func() { close(waits) })
+			j := stream.NewJob("drain", nil)
+			nums := stream.From(j, stream.SlowSequence(0, 1<<40, 1000), stream.UID("numbers"))
+			stream.ForEach(nums.Rebalance(), func(int64) error {
+				seen.Add(1)
+				if wait.Load() {
+					once()
+					<-release
+				}
+				return nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			dir := "file://" + filepath.ToSlash(t.TempDir())
+			e, err := runtime.Start(ctx, j, &runtime.Options{Checkpoints: dir, Timeout: 100 * time.Millisecond, Restart: fixedDelay(t, 1), FlushInterval: time.Millisecond})
+			require.NoError(t, err)
+			for seen.Load() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			wait.Store(true)
+			<-waits
+			var failed *checkpoint.Failure
+			for failed == nil || failed.Reason == event.NotAllRequiredTasksRunning {
+				_, err = e.Stop(t.Context(), event.SavepointCanonical, dir, drain)
+				require.True(t, errors.As(err, &failed), "%v", err)
+			}
+			require.Equal(t, event.CheckpointExpired, failed.Reason)
+			wait.Store(false)
+			close(release)
+			restarts := 0
+			if drain {
+				restarts = 1
+			}
+			for at := seen.Load(); e.Restarts() < restarts || seen.Load() < at+2000; {
+				select {
+				case <-e.Done():
+					t.Fatalf("the job has ended: %s, %v", e.Status(), e.Wait())
+				case <-time.After(time.Millisecond):
+				}
+			}
+			require.Equal(t, restarts, e.Restarts())
+			cancel()
+			require.ErrorIs(t, e.Wait(), context.Canceled)
+		})
+	}
 }

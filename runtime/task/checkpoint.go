@@ -105,6 +105,13 @@ func (c *checkpoints) abortAll(cause error) {
 	clear(c.byID)
 }
 
+// isAborted says that a checkpoint was aborted and its barrier has not come.
+func (c *checkpoints) isAborted(id int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.aborted[id]
+}
+
 // begin says whether a checkpoint is to be taken: not if it was aborted before its
 // barrier came.
 func (c *checkpoints) begin(id int64) bool {
@@ -164,8 +171,8 @@ func (t *Task) Trigger(b event.Barrier) {
 func (t *Task) triggered(b event.Barrier) error {
 	delay := time.Duration(max(0, t.clock.Millis()-b.Timestamp)) * time.Millisecond
 	if t.handler == nil {
-		if b.Options.Post == event.Terminate && !t.finished {
-			t.stopping = b.ID // the end has to wait for the savepoint
+		if b.Options.Post == event.Terminate && !t.finished && !t.checkpoints.isAborted(b.ID) {
+			t.stopping, t.draining = b.ID, b.ID // the end has to wait for the savepoint
 			if err := t.endOfData(t.mail.Controller(), true); err != nil {
 				return err
 			}
@@ -421,6 +428,9 @@ func (t *Task) abortedMail(id int64) error {
 		t.inputs[i].Gate.AbortCapture(id)
 	}
 	if t.stopping == id {
+		if t.draining == id {
+			return fmt.Errorf("savepoint %d, which the job was to be stopped with, came to nothing, and the source has ended for it", id)
+		}
 		t.stopping = 0
 		t.wake()
 	}

@@ -143,6 +143,7 @@ type Task struct {
 	dataEnds     int                // channels whose data has ended
 	drained      bool
 	stopping     int64 // a savepoint after which the task ends; 0 is none
+	draining     int64 // the one for which the source was ended; 0 is none
 	finalAt      int64 // the first checkpoint after finished
 	ending       bool
 	barrierTimer func()
