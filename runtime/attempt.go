@@ -88,6 +88,9 @@ func (e *Execution) build(ctx context.Context, r *run) (err error) {
 		for i, v := range e.plan.vertices {
 			v.max = int(e.restored.MaxParallelism[i])
 		}
+		if err = e.plan.takesInFlight(e.restored.Snapshot); err != nil {
+			return err
+		}
 	}
 	r.links, err = e.opts.Transport.Open(channel.LinkOptions{Context: ctx, Pool: e.channels, Buffers: e.opts.BuffersPerChannel, Failed: func(err error) {
 		e.inbox.put(func() {

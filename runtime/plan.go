@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -173,6 +174,36 @@ func (x *exchange) recovery(s *snapshot.Snapshot, partition, gate, subtask int) 
 	return channel.Restore(s, channel.Exchange{Up: x.from.nodes[len(x.from.nodes)-1].ID, Down: x.to.head().ID, Partition: int32(partition), Gate: int32(gate),
 		Mapper: mapper, Pointwise: x.pointwise(), UpParallelism: x.from.parallelism(), DownParallelism: x.to.parallelism(), MaxParallelism: x.to.max}, subtask)
 }
+
+// takesInFlight checks that what was in flight in front of and behind the operators of
+// the job has a channel that gives it back.
+func (p *plan) takesInFlight(s *snapshot.Snapshot) error {
+	nodes := map[string]*stream.Node{}
+	for _, n := range p.job.Nodes {
+		nodes[n.ID.String()] = n
+	}
+	for f := range snapshot.InFlightChannels(s, nil) {
+		n := nodes[f.Operator.ID]
+		if n == nil {
+			continue // it may be left out as a whole
+		}
+		v := p.byNode[n.Index]
+		end, exchanges, where := v.head(), v.inputs, "in front of"
+		if f.Output {
+			end, exchanges, where = v.nodes[len(v.nodes)-1], v.outputs, "behind"
+		}
+		if end != n || f.Gate < 0 || int(f.Gate) >= len(exchanges) {
+			return fmt.Errorf("operator %s: %w: the snapshot %s has some %s it, where the job has no exchange between tasks", n.Name, ErrInFlight, s.Location, where)
+		}
+	}
+	return nil
+}
+
+// ErrInFlight says that the job's graph has no place for data that was in flight in
+// the snapshot it starts from. An operator that got its records from other tasks may
+// run in one task with those now, since their parallelisms have become the same. A
+// job is changed so from a savepoint, or an aligned checkpoint.
+var ErrInFlight = errors.New("in-flight data has no place in the job")
 
 // fixedMax says that the user set a vertex's max parallelism.
 func (p *plan) fixedMax(vertex int) bool { return p.vertices[vertex].head().FixedMax }

@@ -77,9 +77,12 @@ func (r *Recovery) Bytes() int64 {
 //
 // It reads nothing; Gate.Recover does.
 func Restore(s *snapshot.Snapshot, e Exchange, subtask int) (*Recovery, error) {
-	links, err := linksOf(s, e)
-	if err != nil || len(links) == 0 {
-		return &Recovery{}, err
+	// One that is pointwise now was not if its ends had different parallelisms: it has
+	// come to it because they have the same now.
+	pointwise := e.Pointwise && parallelism(s, e.Up) == parallelism(s, e.Down)
+	links := linksOf(s, e, pointwise)
+	if len(links) == 0 {
+		return &Recovery{}, nil
 	}
 	oldDown, err := oldParallelism(s, e)
 	if err != nil {
@@ -119,8 +122,9 @@ func (r *Recovery) assign(links []Link, down []int, channel func(up int32) int) 
 	return r
 }
 
-// linksOf puts the two sides of each channel together.
-func linksOf(s *snapshot.Snapshot, e Exchange) ([]Link, error) {
+// linksOf puts the two sides of each channel together. pointwise is what the exchange
+// was.
+func linksOf(s *snapshot.Snapshot, e Exchange, pointwise bool) []Link {
 	up, down := e.Up.String(), e.Down.String()
 	type ends struct{ up, down int32 }
 	at := map[ends]*Link{}
@@ -138,7 +142,7 @@ func linksOf(s *snapshot.Snapshot, e Exchange) ([]Link, error) {
 		switch {
 		case !f.Output && f.Operator.ID == down && f.Gate == e.Gate:
 			k := ends{f.Channel, f.Subtask}
-			if e.Pointwise {
+			if pointwise {
 				k.up = f.Subtask
 			}
 			l := link(k)
@@ -149,7 +153,7 @@ func linksOf(s *snapshot.Snapshot, e Exchange) ([]Link, error) {
 	}
 	for _, f := range outputs { // behind the inputs, in the order of the stream
 		k := ends{f.Subtask, f.Channel}
-		if e.Pointwise {
+		if pointwise {
 			k.down = f.Subtask
 		}
 		l := link(k)
@@ -160,20 +164,27 @@ func linksOf(s *snapshot.Snapshot, e Exchange) ([]Link, error) {
 		links = append(links, *l)
 	}
 	slices.SortFunc(links, func(a, b Link) int { return cmp.Or(cmp.Compare(a.Down, b.Down), cmp.Compare(a.Up, b.Up)) })
-	return links, nil
+	return links
 }
 
 // oldParallelism is that of the reader in the snapshot.
 func oldParallelism(s *snapshot.Snapshot, e Exchange) (int, error) {
-	for i := range s.Checkpoint.Operators {
-		o := &s.Checkpoint.Operators[i]
-		if o.ID != e.Down || o.Parallelism < 1 {
-			continue
-		}
-		if most := max(int(o.Parallelism), e.DownParallelism); e.Mapper == Range && e.MaxParallelism < most {
-			return 0, fmt.Errorf("in-flight data of operator %s: max parallelism %d is below parallelism %d", e.Down, e.MaxParallelism, most)
-		}
-		return int(o.Parallelism), nil
+	p := parallelism(s, e.Down)
+	if p < 1 {
+		return 0, fmt.Errorf("in-flight data of operator %s: the snapshot does not tell its parallelism", e.Down)
 	}
-	return 0, fmt.Errorf("in-flight data of operator %s: the snapshot does not tell its parallelism", e.Down)
+	if most := max(p, e.DownParallelism); e.Mapper == Range && e.MaxParallelism < most {
+		return 0, fmt.Errorf("in-flight data of operator %s: max parallelism %d is below parallelism %d", e.Down, e.MaxParallelism, most)
+	}
+	return p, nil
+}
+
+// parallelism is that of an operator in the snapshot; 0 if it is not told.
+func parallelism(s *snapshot.Snapshot, id metadata.OperatorID) int {
+	for i := range s.Checkpoint.Operators {
+		if o := &s.Checkpoint.Operators[i]; o.ID == id {
+			return max(0, int(o.Parallelism))
+		}
+	}
+	return 0
 }

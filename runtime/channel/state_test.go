@@ -355,6 +355,25 @@ func TestPointwiseAndReplicate(t *testing.T) {
 	got, err = recoverAll(t, s, Exchange{Up: upID, Down: downID, Pointwise: true, UpParallelism: 2, DownParallelism: 2}, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0:1:a", "0:1:c"}, got)
+	// It was no forward edge while its ends had different parallelisms.
+	cut := elements(plainRecord("whole"))
+	other, otherPool := inFlightOf(t, 2, []string{elements(plainRecord("a")), elements(plainRecord("b"))}, []string{"", elements(plainRecord("c"))}, []string{cut[:6]})
+	defer otherPool.Close()
+	holds := &other.Checkpoint.Operators[0]
+	to, restPool := newSnapshot(t, 2, 0)
+	defer restPool.Close()
+	rest := NewCapture(2)
+	rest.add(chunk{output: true, channel: 2, data: []byte(cut[6:])})
+	rest.InputsDone()
+	rest.OutputsDone()
+	st, err := rest.Write(t.Context(), to, 0)
+	require.NoError(t, err)
+	holds.Subtasks = append(holds.Subtasks, metadata.SubtaskState{OutputChannels: st.Outputs})
+	for subtask, want := range [][]string{{"0:1:a", "0:1:b", "0:1:whole"}, {"0:1:c"}} {
+		got, err = recoverAll(t, other, Exchange{Up: upID, Down: downID, Pointwise: true, UpParallelism: 2, DownParallelism: 2}, subtask)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
 	got, err = recoverAll(t, s, Exchange{Up: upID, Down: downID, Mapper: Replicate, UpParallelism: 3, DownParallelism: 5}, 4)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0:1:b"}, got)
