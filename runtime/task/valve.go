@@ -73,6 +73,7 @@ func (v *valve) setIdle(channel int, idle bool) (changed bool, to int64, ok bool
 		}
 	}
 	// All are idle: what the last of them knew holds for all.
+	to = NoTimestamp
 	for i := range v.channels {
 		to = max(to, v.channels[i].at)
 	}

@@ -49,3 +49,20 @@ func TestValve(t *testing.T) {
 	changed, _, _ = v.setIdle(1, false)
 	require.True(t, changed)
 }
+
+// Inputs that become idle before any of them had a watermark have none together.
+func TestValveIdleFromTheBeginning(t *testing.T) {
+	v := newValve(2)
+	for i := range 2 {
+		changed, _, ok := v.setIdle(i, true)
+		require.Equal(t, i == 1, changed)
+		require.False(t, ok)
+	}
+	v = newValve(2)
+	_, _, _ = v.setIdle(0, true)
+	to, ok := v.watermark(1, -5)
+	require.True(t, ok)
+	require.EqualValues(t, -5, to)
+	_, _, ok = v.setIdle(1, true)
+	require.False(t, ok)
+}
