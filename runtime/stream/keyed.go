@@ -31,7 +31,7 @@ func KeyBy[K comparable, T any](in *Stream[T], key serializer.Serializer[K], of 
 }
 
 // KeyedFunction is Flink's KeyedProcessFunction. It may also implement
-// TimerFunction, Snapshotter, KeyedFinisher, io.Closer and CheckpointListener.
+// TimerFunction, Snapshotter, io.Closer and CheckpointListener.
 type KeyedFunction[K comparable, IN, OUT any] interface {
 	// Open registers state.
 	Open(rt *KeyedRuntime[K]) error

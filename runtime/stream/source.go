@@ -119,8 +119,13 @@ func (o *sourceOperator[T, S, C]) Poll() (task.PollResult, error) {
 
 func (o *sourceOperator[T, S, C]) Stop() { o.ended = true }
 
-// End sends what ends event time.
-func (o *sourceOperator[T, S, C]) End() error { return o.outputs.Watermark(task.MaxWatermark) }
+// End sends what ends event time. Nobody takes a watermark of a source that is idle.
+func (o *sourceOperator[T, S, C]) End() error {
+	if err := o.outputs.Idle(false); err != nil {
+		return err
+	}
+	return o.outputs.Watermark(task.MaxWatermark)
+}
 
 func (o *sourceOperator[T, S, C]) Event(b []byte) error {
 	e, err := event.DecodeSource(b)

@@ -133,6 +133,7 @@ type Task struct {
 	woken      atomic.Bool
 	suspension atomic.Pointer[mailbox.Suspension]
 	flushDue   atomic.Bool
+	sent       atomic.Bool // a mail may have sent something that waits for a flush
 	stopFlush  func()
 
 	// Life, in the task's goroutine.
@@ -357,6 +358,9 @@ func (t *Task) armFlush() {
 	var again func()
 	again = func() {
 		t.flushDue.Store(true)
+		if t.sent.Swap(false) { // the action may be suspended
+			_ = t.mail.Put(mailbox.Mail{Name: "flush", Run: func() error { t.flush(); return nil }})
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if !stopped {
@@ -401,7 +405,15 @@ func (t *Task) suspend(c *mailbox.Controller) {
 // execute implements host.
 func (t *Task) execute(f func() error) {
 	// A task that has ended runs nothing more.
-	_ = t.mail.Put(mailbox.Mail{Name: "operator", Run: f})
+	_ = t.mail.Put(mailbox.Mail{Name: "operator", Run: func() error {
+		err := f()
+		if t.d.FlushMillis < 0 {
+			t.flush()
+		} else {
+			t.sent.Store(true)
+		}
+		return err
+	}})
 }
 
 // toCoordinator implements host.
