@@ -21,6 +21,7 @@
 package barrier
 
 import (
+	"math"
 	"time"
 
 	"github.com/tidemark/tidemark/runtime/event"
@@ -173,7 +174,11 @@ func (h *Handler) startTimer(now int64) {
 // deadline is when an aligned checkpoint turns unaligned: its timeout counts from
 // the coordinator's trigger, not from the barrier's arrival.
 func (h *Handler) deadline() int64 {
-	return h.barrier.Timestamp*int64(time.Millisecond) + int64(h.barrier.Options.AlignedTimeout)
+	at, timeout := h.barrier.Timestamp*int64(time.Millisecond), int64(h.barrier.Options.AlignedTimeout)
+	if at > math.MaxInt64-timeout {
+		return math.MaxInt64
+	}
+	return at + timeout
 }
 
 func (h *Handler) isTimedOut(now int64) bool {

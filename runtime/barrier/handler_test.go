@@ -58,6 +58,17 @@ func TestNoSuchChannel(t *testing.T) {
 	require.EqualValues(t, -1, h.Latest())
 }
 
+// A timeout that ends behind the last nanosecond that there is does not pass.
+func TestTimeoutOfCenturies(t *testing.T) {
+	h := New(Options{Channels: 2})
+	b := event.Barrier{ID: 1, Timestamp: 1_700_000_000_000, Options: event.Options{Alignment: event.Aligned, AlignedTimeout: event.NoTimeout - 1}}
+	var kinds []ActionKind
+	for _, a := range h.Handle(Event{Kind: BarrierArrived, At: b.Timestamp * 1e6, Barrier: b}) {
+		kinds = append(kinds, a.Kind)
+	}
+	require.Equal(t, []ActionKind{StartTimer, Block}, kinds)
+}
+
 // BenchmarkHandle is one barrier of an aligned checkpoint over 8 channels.
 func BenchmarkHandle(b *testing.B) {
 	h := New(Options{Channels: 8})

@@ -144,7 +144,7 @@ func (c *checkpoints) done(id int64) (r running) {
 // alarm is Timers.At for the task itself, which has no operator's end.
 func (s *timerService) alarm(millis int64, f func() error) (stop func()) {
 	stopped := false
-	cancel := s.clock.AfterFunc(time.Duration(max(0, millis-s.clock.Millis()))*time.Millisecond, func() {
+	cancel := s.clock.AfterFunc(s.until(millis), func() {
 		(*Task)(s).execute(func() error {
 			if stopped {
 				return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -435,7 +436,7 @@ func (s *timerService) Now() int64 { return s.clock.Millis() }
 // At implements Timers.
 func (s *timerService) At(millis int64, f func() error) (stop func()) {
 	stopped := false // in the task's goroutine
-	cancel := s.clock.AfterFunc(time.Duration(max(0, millis-s.clock.Millis()))*time.Millisecond, func() {
+	cancel := s.clock.AfterFunc(s.until(millis), func() {
 		(*Task)(s).execute(func() error {
 			if stopped || s.finished {
 				return nil
@@ -447,4 +448,14 @@ func (s *timerService) At(millis int64, f func() error) (stop func()) {
 		stopped = true
 		cancel()
 	}
+}
+
+// until is how long it is to a time: what has passed is now, and what is further away
+// than a Duration goes, some 292 years, as far as it goes.
+func (s *timerService) until(millis int64) time.Duration {
+	now := s.clock.Millis()
+	if millis <= now {
+		return 0
+	}
+	return time.Duration(min(uint64(millis)-uint64(now), uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
