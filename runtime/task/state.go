@@ -299,17 +299,21 @@ func (e *Env) RawOperator(f func(b []byte) error) error {
 	return nil
 }
 
+// pieceBytes is how much of a piece is read first. What is there doubles with each
+// read: the size of a stream is what its handle says, and its object may be smaller.
+const pieceBytes = 1 << 20
+
 // piece reads bytes [from, to) of a stream, which are inside of it.
 func (e *Env) piece(src sst.Source, name string, from, to int64) ([]byte, error) {
 	if to-from > math.MaxInt32 {
 		return nil, &metadata.FormatError{Name: name, Offset: from, Field: "raw state", Detail: fmt.Sprintf("has %d bytes", to-from), Err: metadata.ErrCorrupt}
 	}
-	b := make([]byte, to-from)
-	if len(b) == 0 {
-		return b, nil
-	}
-	if _, err := src.ReadAt(e.Context, b, from); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	b := []byte{}
+	for have := 0; int64(have) < to-from; have = len(b) {
+		b = append(b, make([]byte, min(to-from-int64(have), int64(max(have, pieceBytes))))...)
+		if _, err := src.ReadAt(e.Context, b[have:], from+int64(have)); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	return b, nil
 }
