@@ -31,7 +31,7 @@ func KeyBy[K comparable, T any](in *Stream[T], key serializer.Serializer[K], of 
 }
 
 // KeyedFunction is Flink's KeyedProcessFunction. It may also implement
-// TimerFunction, Snapshotter, io.Closer and CheckpointListener.
+// TimerFunction, Snapshotter, Finisher, io.Closer and CheckpointListener.
 type KeyedFunction[K comparable, IN, OUT any] interface {
 	// Open registers state.
 	Open(rt *KeyedRuntime[K]) error
@@ -156,6 +156,18 @@ func (p *keyedBase[K, OUT]) watermark(at int64) error {
 func (p *keyedBase[K, OUT]) Snapshot(s *task.Snapshotting) error { return snapshotOf(p.f, s) }
 func (p *keyedBase[K, OUT]) Complete(id int64) error             { return completeOf(p.f, id) }
 func (p *keyedBase[K, OUT]) Aborted(id int64) error              { return abortedOf(p.f, id) }
+
+// Finish has no key.
+func (p *keyedBase[K, OUT]) Finish() error {
+	if f, ok := p.f.(Finisher[OUT]); ok {
+		var none keyed.Key[K]
+		p.c.Key, p.c.at = none, task.NoTimestamp
+		if err := f.Finish(&p.c.Context); err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
 
 func (p *keyedBase[K, OUT]) Close() error {
 	p.timers.close()
