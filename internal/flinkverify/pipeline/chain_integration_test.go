@@ -64,6 +64,7 @@ type exchange struct {
 	results  string
 	from, to string // folders of snapshots; from is "" for the first leg
 	stopAt   int64  // records of the leg
+	flat     bool   // pipeline.Options.Flat
 }
 
 // chains are always run: each kind of snapshot in each direction.
@@ -75,6 +76,12 @@ func chains() []chain {
 		{{true, 2, "rocksdb", "incremental"}, {false, 2, "hashmap", "unaligned"}, {true, 2, "hashmap", ""}},
 		{{true, 2, "hashmap", "native"}, {false, 2, "hashmap", "checkpoint"}, {true, 2, "hashmap", "checkpoint"}, {false, 2, "hashmap", ""}},
 	}
+}
+
+// flatChains are those of the flat job: its data in flight is rescaled by Flink too.
+// (Where it did that it takes no unaligned checkpoint before all of it is processed.)
+func flatChains() []chain {
+	return []chain{{{true, 2, "hashmap", "unaligned"}, {false, 3, "hashmap", "unaligned"}, {true, 4, "hashmap", ""}}}
 }
 
 // randomChains are as many as CHAINS says.
@@ -123,9 +130,9 @@ func randomChains(t *testing.T) (all []chain) {
 // heapsOwn says that any backend of Flink reads what a chain has come to.
 func heapsOwn(c chain) bool { return len(c) == 0 || c[len(c)-1].end == "canonical" }
 
-func (c chain) run(t *testing.T, flink *flinkverify.Flink) {
+func (c chain) run(t *testing.T, flink *flinkverify.Flink, flat bool) {
 	dir := t.TempDir()
-	x := exchange{results: filepath.Join(dir, "results"), stopAt: numbers / int64(len(c)+1)}
+	x := exchange{results: filepath.Join(dir, "results"), stopAt: numbers / int64(len(c)+1), flat: flat}
 	require.NoError(t, os.Mkdir(x.results, 0o777))
 	for i, l := range c {
 		if x.to = ""; l.end != "" {
@@ -148,7 +155,7 @@ func (c chain) run(t *testing.T, flink *flinkverify.Flink) {
 	}
 	got, seen, err := pipeline.Results(x.results)
 	require.NoError(t, err)
-	requireLines(t, pipeline.Model(numbers), got)
+	requireLines(t, pipeline.Model(numbers, flat), got)
 	require.EqualValues(t, numbers, seen)
 }
 
@@ -204,7 +211,7 @@ func sample(label string, lines []string) (s []string) {
 func (l leg) runGo(t *testing.T, x exchange) string {
 	t.Helper()
 	j := pipeline.New(pipeline.Options{Numbers: numbers, Results: x.results, Parallelism: l.parallelism, Rate: rate, Most: map[bool]int64{true: x.stopAt}[l.end != ""],
-		Slow: map[bool]time.Duration{true: 50 * time.Millisecond}[l.end == "unaligned"]})
+		Slow: l.slow(x), Flat: x.flat})
 	to := "file://" + filepath.ToSlash(t.TempDir())
 	if x.to != "" {
 		to = "file://" + filepath.ToSlash(x.to)
@@ -248,6 +255,18 @@ func (l leg) runGo(t *testing.T, x exchange) string {
 		}
 		return filepath.Clean(strings.TrimSuffix(strings.TrimPrefix(r.Path, "file:"), "/_metadata"))
 	}
+}
+
+// slow is how long a record of two keys takes, so that others are in flight at the end.
+// Those that are in flight twice in a chain take less: all must be processed between.
+func (l leg) slow(x exchange) time.Duration {
+	switch {
+	case l.end != "unaligned":
+		return 0
+	case x.flat:
+		return 15 * time.Millisecond
+	}
+	return 50 * time.Millisecond
 }
 
 // stops says that the leg ends with a savepoint that stops the job.

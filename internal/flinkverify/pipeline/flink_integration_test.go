@@ -19,7 +19,10 @@ func TestARealFlinkGoesOn(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			flink := flinkverify.Start(t, version)
 			for _, c := range append(chains(), randomChains(t)...) {
-				t.Run(c.String(), func(t *testing.T) { c.run(t, flink) })
+				t.Run(c.String(), func(t *testing.T) { c.run(t, flink, false) })
+			}
+			for _, c := range flatChains() {
+				t.Run("flat, "+c.String(), func(t *testing.T) { c.run(t, flink, true) })
 			}
 			t.Logf("Flink %s passed %d commands", version, flink.Done)
 		})
@@ -30,6 +33,9 @@ func TestARealFlinkGoesOn(t *testing.T) {
 func (l leg) runFlink(t *testing.T, flink *flinkverify.Flink, x exchange) {
 	t.Helper()
 	args := fmt.Sprintf("pipeline %s --results %s --numbers %d --parallelism %d --backend %s --pace %d", x.from, x.results, numbers, l.parallelism, l.backend, rate/1000)
+	if x.flat {
+		args += " --flat"
+	}
 	if l.end == "" {
 		flink.Pass(t, "%s", args)
 		return
@@ -43,7 +49,7 @@ func (l leg) runFlink(t *testing.T, flink *flinkverify.Flink, x exchange) {
 	case "incremental":
 		args += " --snapshot checkpoint --incremental --conf execution.checkpointing.data-inline-threshold=0"
 	case "unaligned":
-		args += " --snapshot checkpoint --unaligned --slow 50"
+		args += fmt.Sprintf(" --snapshot checkpoint --unaligned --slow %d", l.slow(x).Milliseconds())
 	}
 	flink.Pass(t, "%s", args)
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Model is what a job writes in the end, without the lines "seen N", whose numbers
-// add up to that of the records.
-func Model(n int64) []string {
+// add up to that of the records; flat is Options.Flat.
+func Model(n int64, flat bool) []string {
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	type at struct{ key, time int64 }
@@ -28,6 +28,10 @@ func Model(n int64) []string {
 		counts[k]++
 		add("count %d %d", k, counts[k])
 		add("total %d %d", k, counts[k])
+		add("raw %d %d", k, counts[k])
+		if isMarked(v) {
+			add("mark %d", v)
+		}
 		p := parity{k, parityOf(v)}
 		parities[p]++
 		add("parity %d %s %d", k, p.of, parities[p])
@@ -38,7 +42,9 @@ func Model(n int64) []string {
 		if isNoted(v) {
 			add("pair %d %d of %d", k, v, k)
 		}
-		add("match %d %d", v, 1000+v%rules)
+		if !flat {
+			add("match %d %d", v, 1000+v%rules)
+		}
 		add("pass %d", v)
 		tumbling[at{k, v - v%tumble}] += v
 		if seconds[at{k, v - v%second}]++; seconds[at{k, v - v%second}]%10 == 0 {

@@ -6,8 +6,9 @@
 // It has a source in splits, of which some wait in the enumerator and some are being
 // read; keyed state of all kinds with timers of both times and a time to live;
 // tumbling, sliding and session windows, and a trigger with state; broadcast, list and
-// union state; and a sink that commits in two phases. What is written does not depend
-// on the order in which records come. It is made for tests.
+// union state; raw keyed and raw operator state; and a sink that commits in two phases.
+// What is written does not depend on the order in which records come. It is made for
+// tests.
 package pipeline
 
 import (
@@ -33,6 +34,7 @@ const (
 	slide    = 100
 	gap      = 100 // of sessions
 	second   = 1000
+	marks    = 64 // every so many records one is marked
 )
 
 // Options of a job.
@@ -51,6 +53,9 @@ type Options struct {
 	Most int64
 	// Slow is how long a record of two of the keys takes.
 	Slow time.Duration
+	// Flat leaves out the edges over which Flink does not rescale data in flight:
+	// forward ones, which deal records out instead, and that of the rules.
+	Flat bool
 }
 
 type pair = serializer.Pair[int64, int64]
@@ -82,12 +87,6 @@ func New(o Options) *Job {
 	}, stream.UID("scramble"))
 	stamped := stream.Watermarks(scrambled, stream.WatermarkStrategy[int64]{
 		Timestamp: func(v, _ int64) int64 { return v }, OutOfOrder: disorder * time.Millisecond, Interval: 5 * time.Millisecond}, stream.UID("stamps"))
-	perSecond := 0.0
-	if o.Rate > 0 {
-		perSecond = 20
-	}
-	ruleNumbers := stream.From(j.Job, numbers{stream.SlowSequence(0, rules-1, perSecond), rules - 1, 1, func() bool { return true }}, stream.UID("rules"), stream.Parallelism(1))
-	ruleValues := stream.Map(ruleNumbers, func(v int64) int64 { return v }, stream.UID("rule-values"), stream.Parallelism(1))
 
 	byKey := stream.KeyBy(stamped, serializer.Int64, keyOf)
 	all := []*stream.Stream[string]{
@@ -97,17 +96,39 @@ func New(o Options) *Job {
 		stream.ReduceWindowWith(stream.Windows(byKey, stream.Tumbling(tumble*time.Millisecond)), sum, tumbled, stream.UID("tumbling")),
 		stream.AggregateWindowWith(stream.Windows(byKey, stream.Sliding(size*time.Millisecond, slide*time.Millisecond)), sumAndCount{}, pairs, slid, stream.UID("sliding")),
 		stream.ProcessWindow(stream.Windows(stream.KeyBy(stamped, serializer.Int64, sessionKey), stream.Sessions(gap*time.Millisecond)), session, stream.UID("sessions")),
-		stream.ConnectBroadcast(byKey, ruleValues, func() stream.BroadcastFunction[int64, int64, int64, string] { return &matches{} }, stream.UID("matches")),
-		stream.Apply(stamped.Rebalance(), func() stream.Function[int64, string] { return &seen{} }, stream.UID("seen")),
 	}
-	ones := stream.Map(stamped, func(v int64) pair { return pair{F0: keyOf(v), F1: 1} }, stream.UID("ones"), stream.NoChaining()).As(pairs)
+	if !o.Flat {
+		all = append(all, stream.ConnectBroadcast(byKey, j.rules(), func() stream.BroadcastFunction[int64, int64, int64, string] { return &matches{} }, stream.UID("matches")))
+	}
+	forOnes := stamped
+	if o.Flat {
+		forOnes = stamped.Rebalance()
+	}
+	all = append(all, stream.Apply(stamped.Rebalance(), func() stream.Function[int64, string] { return &seen{} }, stream.UID("seen")))
+	ones := stream.Map(forOnes, func(v int64) pair { return pair{F0: keyOf(v), F1: 1} }, stream.UID("ones"), stream.NoChaining()).As(pairs)
 	byFirst := stream.KeyBy(ones, serializer.Int64, func(p pair) int64 { return p.F0 })
 	totals := stream.Reduce(byFirst, addSeconds, stream.UID("totals"))
 	all = append(all,
 		stream.Map(totals, func(p pair) string { return fmt.Sprintf("total %d %d", p.F0, p.F1) }, stream.UID("total-lines")),
 		stream.ReduceWindowWith(stream.Windows(byFirst, stream.Tumbling(second*time.Millisecond)).Trigger(stream.Count(10, true)), addSeconds, tens, stream.UID("tens")))
+	all = append(all, stream.Process(byKey, func() stream.KeyedFunction[int64, int64, string] { return &raw{} }, stream.UID("raw")))
+	if o.Flat {
+		for i := range all {
+			all[i] = all[i].Rebalance()
+		}
+	}
 	stream.To(stream.Union(all[0], all[1:]...), results{o.Results}, stream.UID("result"))
 	return j
+}
+
+// rules is the stream of the rules, one behind the other.
+func (j *Job) rules() *stream.Stream[int64] {
+	perSecond := 0.0
+	if j.o.Rate > 0 {
+		perSecond = 20
+	}
+	nums := stream.From(j.Job, numbers{stream.SlowSequence(0, rules-1, perSecond), rules - 1, 1, func() bool { return true }}, stream.UID("rules"), stream.Parallelism(1))
+	return stream.Map(nums, func(v int64) int64 { return v }, stream.UID("rule-values"), stream.Parallelism(1))
 }
 
 // numbers is a sequence in so many splits, whatever the parallelism.

@@ -14,14 +14,16 @@ import (
 // anything.
 func TestPipeline(t *testing.T) {
 	const n = 12_288
-	dir := t.TempDir()
-	j := pipeline.New(pipeline.Options{Numbers: n, Results: dir, Parallelism: 2, Rate: 6_000})
-	require.NoError(t, runtime.Run(t.Context(), j.Job, nil))
-	lines, seen, err := pipeline.Results(dir)
-	require.NoError(t, err)
-	require.EqualValues(t, n, seen)
-	want := pipeline.Model(n)
-	slices.Sort(want)
-	slices.Sort(lines)
-	require.Equal(t, want, lines)
+	for _, flat := range []bool{false, true} {
+		dir := t.TempDir()
+		j := pipeline.New(pipeline.Options{Numbers: n, Results: dir, Parallelism: 2, Rate: 6_000, Flat: flat})
+		require.NoError(t, runtime.Run(t.Context(), j.Job, nil))
+		lines, seen, err := pipeline.Results(dir)
+		require.NoError(t, err)
+		require.EqualValues(t, n, seen)
+		want := pipeline.Model(n, flat)
+		slices.Sort(want)
+		slices.Sort(lines)
+		require.Equal(t, want, lines)
+	}
 }

@@ -2,6 +2,8 @@ package org.tidemark.verify;
 
 import java.io.File;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
@@ -30,6 +32,7 @@ final class Pipeline {
     static final int RULES = 30;
     static final int DISORDER = 16;
     static final int BUCKET = 512;
+    static final int MARKS = 64;
 
     private static final TypeInformation<Tuple2<Long, Long>> PAIR = Types.TUPLE(Types.LONG, Types.LONG);
 
@@ -62,58 +65,69 @@ final class Pipeline {
                                 .assignTimestampsAndWatermarks(
                                         WatermarkStrategy.<Long>forBoundedOutOfOrderness(Duration.ofMillis(DISORDER)).withTimestampAssigner((v, t) -> v)),
                         "stamps");
-        DataStream<Long> rules =
-                named(
-                        env.fromSource(new PipelineFunctions.Numbers(0, RULES - 1, 1), WatermarkStrategy.noWatermarks(), "rules")
-                                .uid("rules")
-                                .setParallelism(1)
-                                .map(new PipelineFunctions.Rules(o.pace == 0 ? 0 : 50))
-                                .setParallelism(1),
-                        "rule-values");
 
         KeyedStream<Long, Long> byKey = stamped.keyBy((KeySelector<Long, Long>) v -> v % KEYS, Types.LONG);
-        DataStream<String> accounts = named(byKey.process(new PipelineFunctions.Accounts(o.numbers, o.slow), Types.STRING), "accounts");
-        DataStream<String> tumbling =
+        List<DataStream<String>> all = new ArrayList<>();
+        all.add(named(byKey.process(new PipelineFunctions.Accounts(o.numbers, o.slow), Types.STRING), "accounts"));
+        all.add(
                 named(
                         byKey.window(TumblingEventTimeWindows.of(Duration.ofMillis(500)))
                                 .reduce(new PipelineFunctions.Sum(), new PipelineFunctions.Tumbled(), Types.STRING),
-                        "tumbling");
-        DataStream<String> sliding =
+                        "tumbling"));
+        all.add(
                 named(
                         byKey.window(SlidingEventTimeWindows.of(Duration.ofMillis(300), Duration.ofMillis(100)))
                                 .aggregate(new PipelineFunctions.SumAndCount(), new PipelineFunctions.Slid(), PAIR, PAIR, Types.STRING),
-                        "sliding");
-        DataStream<String> sessions =
+                        "sliding"));
+        all.add(
                 named(
                         stamped.keyBy((KeySelector<Long, Long>) v -> v % KEYS + v / 500 % 2 * KEYS, Types.LONG)
                                 .window(EventTimeSessionWindows.withGap(Duration.ofMillis(100)))
                                 .process(new PipelineFunctions.Session(), Types.STRING),
-                        "sessions");
-        DataStream<String> matches =
-                named(byKey.connect(rules.broadcast(PipelineFunctions.Matches.RULES)).process(new PipelineFunctions.Matches(), Types.STRING), "matches");
-        DataStream<String> seen = named(stamped.rebalance().transform("seen", Types.STRING, new PipelineFunctions.Seen()), "seen");
+                        "sessions"));
+        if (!o.flat) {
+            all.add(
+                    named(
+                            byKey.connect(rules(env).broadcast(PipelineFunctions.Matches.RULES)).process(new PipelineFunctions.Matches(), Types.STRING),
+                            "matches"));
+        }
+        all.add(named(stamped.rebalance().transform("seen", Types.STRING, new PipelineFunctions.Seen()), "seen"));
 
+        DataStream<Long> forOnes = o.flat ? stamped.rebalance() : stamped;
         KeyedStream<Tuple2<Long, Long>, Long> ones =
-                named(((SingleOutputStreamOperator<Tuple2<Long, Long>>) stamped.map(v -> Tuple2.of(v % KEYS, 1L), PAIR)).disableChaining(), "ones")
+                named(((SingleOutputStreamOperator<Tuple2<Long, Long>>) forOnes.map(v -> Tuple2.of(v % KEYS, 1L), PAIR)).disableChaining(), "ones")
                         .keyBy((KeySelector<Tuple2<Long, Long>, Long>) p -> p.f0, Types.LONG);
-        DataStream<String> totals =
+        all.add(
                 named(
                         named(ones.reduce((a, b) -> Tuple2.of(a.f0, a.f1 + b.f1)), "totals").map(p -> "total " + p.f0 + " " + p.f1, Types.STRING),
-                        "total-lines");
-        DataStream<String> tens =
+                        "total-lines"));
+        all.add(
                 named(
                         ones.window(TumblingEventTimeWindows.of(Duration.ofMillis(1000)))
                                 .trigger(PurgingTrigger.of(CountTrigger.of(10)))
                                 .reduce((a, b) -> Tuple2.of(a.f0, a.f1 + b.f1), new PipelineFunctions.Tens(), Types.STRING),
-                        "tens");
+                        "tens"));
+        all.add(named(byKey.transform("raw", Types.STRING, new PipelineFunctions.Raw()), "raw"));
 
-        named(
-                accounts.union(tumbling, sliding, sessions, matches, seen, totals, tens)
-                        .transform("result", Types.STRING, new PipelineFunctions.Result(o.results.getPath())),
-                "result");
+        if (o.flat) {
+            all.replaceAll(DataStream::rebalance);
+        }
+        @SuppressWarnings({"unchecked", "rawtypes"})
+        DataStream<String>[] others = all.subList(1, all.size()).toArray(new DataStream[0]);
+        named(all.get(0).union(others).transform("result", Types.STRING, new PipelineFunctions.Result(o.results.getPath())), "result");
         StreamGraph g = env.getStreamGraph();
         g.setSavepointRestoreSettings(SavepointRestoreSettings.fromConfiguration(conf));
         return g;
+    }
+
+    private DataStream<Long> rules(StreamExecutionEnvironment env) {
+        return named(
+                env.fromSource(new PipelineFunctions.Numbers(0, RULES - 1, 1), WatermarkStrategy.noWatermarks(), "rules")
+                        .uid("rules")
+                        .setParallelism(1)
+                        .map(new PipelineFunctions.Rules(o.pace == 0 ? 0 : 50))
+                        .setParallelism(1),
+                "rule-values");
     }
 
     void run() throws Exception {

@@ -5,6 +5,8 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -19,6 +21,8 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.zip.CRC32;
+import org.apache.flink.api.common.TaskInfo;
 import org.apache.flink.api.common.functions.AggregateFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.ReduceFunction;
@@ -42,7 +46,13 @@ import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.api.connector.source.lib.util.IteratorSourceEnumerator;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.core.io.InputStatus;
+import org.apache.flink.runtime.state.KeyGroupRange;
+import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
+import org.apache.flink.runtime.state.KeyGroupStatePartitionStreamProvider;
+import org.apache.flink.runtime.state.KeyedStateCheckpointOutputStream;
+import org.apache.flink.runtime.state.OperatorStateCheckpointOutputStream;
 import org.apache.flink.runtime.state.StateInitializationContext;
+import org.apache.flink.runtime.state.StatePartitionStreamProvider;
 import org.apache.flink.runtime.state.StateSnapshotContext;
 import org.apache.flink.streaming.api.TimeDomain;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
@@ -418,6 +428,134 @@ final class PipelineFunctions {
         public void endInput() {
             pass();
             output.collect(new StreamRecord<>("seen " + n));
+        }
+    }
+
+    /**
+     * Counts the records of a key in raw keyed state, and keeps some of them, each in a partition of raw operator state. The same count
+     * stands in managed state beside it.
+     */
+    static final class Raw extends AbstractStreamOperator<String> implements OneInputStreamOperator<Long, String>, BoundedOneInput {
+        private static final long serialVersionUID = 1L;
+        private transient ValueState<Long> managed;
+        private transient TreeMap<Integer, TreeMap<Long, Long>> counts; // by key group
+        private transient List<Long> marks;
+
+        /** Or the raw keyed state would be taken for timers. */
+        @Override
+        protected boolean isUsingCustomRawKeyedState() {
+            return true;
+        }
+
+        @Override
+        public void initializeState(StateInitializationContext c) throws Exception {
+            super.initializeState(c);
+            managed = getPartitionedState(new ValueStateDescriptor<>("managed", Types.LONG));
+            counts = new TreeMap<>();
+            marks = new ArrayList<>();
+            for (KeyGroupStatePartitionStreamProvider p : c.getRawKeyedStateInputs()) {
+                int group = p.getKeyGroupId();
+                DataInputStream d = piece(p.getStream());
+                TreeMap<Long, Long> m = new TreeMap<>();
+                if (counts.put(group, m) != null || d.readInt() != group || !groups().contains(group)) {
+                    throw new IOException("these are not the bytes of key group " + group);
+                }
+                while (d.available() > 0) {
+                    long key = d.readLong();
+                    if (groupOf(key) != group || m.put(key, d.readLong()) != null) {
+                        throw new IOException("key " + key + " in key group " + group);
+                    }
+                }
+            }
+            for (StatePartitionStreamProvider p : c.getRawOperatorStateInputs()) {
+                marks.add(Long.parseLong(new String(piece(p.getStream()).readAllBytes(), StandardCharsets.UTF_8)));
+            }
+        }
+
+        private KeyGroupRange groups() {
+            TaskInfo t = getRuntimeContext().getTaskInfo();
+            return KeyGroupRangeAssignment.computeKeyGroupRangeForOperatorIndex(
+                    t.getMaxNumberOfParallelSubtasks(), t.getNumberOfParallelSubtasks(), t.getIndexOfThisSubtask());
+        }
+
+        private int groupOf(long key) {
+            return KeyGroupRangeAssignment.assignToKeyGroup(key, getRuntimeContext().getTaskInfo().getMaxNumberOfParallelSubtasks());
+        }
+
+        @Override
+        public void processElement(StreamRecord<Long> r) throws Exception {
+            long v = r.getValue();
+            long key = (Long) getCurrentKey();
+            long n = counts.computeIfAbsent(groupOf(key), g -> new TreeMap<>()).merge(key, 1L, Long::sum);
+            long before = managed.value() == null ? 0 : managed.value();
+            if (n != before + 1) {
+                throw new IOException("key " + key + " was counted " + n + " times in raw state, " + (before + 1) + " in managed state");
+            }
+            managed.update(n);
+            if (v % Pipeline.MARKS == 0) {
+                marks.add(v);
+            }
+            output.collect(new StreamRecord<>("raw " + key + " " + n));
+        }
+
+        /** The groups from the last to the first; of those without keys every other one has bytes. */
+        @Override
+        public void snapshotState(StateSnapshotContext c) throws Exception {
+            super.snapshotState(c);
+            KeyedStateCheckpointOutputStream keyed = c.getRawKeyedOperatorStateOutput();
+            KeyGroupRange groups = groups();
+            for (int group = groups.getEndKeyGroup(); group >= groups.getStartKeyGroup(); group--) {
+                Map<Long, Long> m = counts.getOrDefault(group, new TreeMap<>());
+                if (m.isEmpty() && group % 2 == 1) {
+                    continue;
+                }
+                ByteArrayOutputStream b = new ByteArrayOutputStream();
+                DataOutputStream d = new DataOutputStream(b);
+                d.writeInt(group);
+                for (Map.Entry<Long, Long> e : m.entrySet()) {
+                    d.writeLong(e.getKey());
+                    d.writeLong(e.getValue());
+                }
+                keyed.startNewKeyGroup(group);
+                writePiece(keyed, b.toByteArray());
+            }
+            OperatorStateCheckpointOutputStream partitions = c.getRawOperatorStateOutput();
+            for (long v : marks) {
+                partitions.startNewPartition();
+                writePiece(partitions, Long.toString(v).getBytes(StandardCharsets.UTF_8));
+            }
+        }
+
+        /** A stream does not tell where it ends: the length, the bytes, their checksum. */
+        private static DataInputStream piece(InputStream in) throws IOException {
+            DataInputStream d = new DataInputStream(in);
+            byte[] b = new byte[d.readInt()];
+            d.readFully(b);
+            if (d.readInt() != checksum(b)) {
+                throw new IOException("the checksum of " + b.length + " bytes of raw state is another one");
+            }
+            return new DataInputStream(new ByteArrayInputStream(b));
+        }
+
+        private static void writePiece(OutputStream out, byte[] b) throws IOException {
+            DataOutputStream d = new DataOutputStream(out);
+            d.writeInt(b.length);
+            d.write(b);
+            d.writeInt(checksum(b));
+        }
+
+        private static int checksum(byte[] b) {
+            CRC32 c = new CRC32();
+            c.update(b);
+            return (int) c.getValue();
+        }
+
+        @Override
+        public void endInput() {
+            for (long v : marks) {
+                output.collect(new StreamRecord<>("mark " + v));
+            }
+            marks.clear();
         }
     }
 
