@@ -61,6 +61,8 @@ type fetch struct {
 	done        chan struct{}
 	data        []byte // kept if it could not be cached
 	err         error
+	// ended says that the context of who made the request ended: others ask again.
+	ended bool
 }
 
 func newRemoteFile(life context.Context, p *Process, fs vfs.FS, path, display string, e sumEntry, src sst.Source) *remoteFile {
@@ -247,8 +249,7 @@ func (r *remoteFile) readChunk(ctx context.Context, i int, p []byte, off int64) 
 			}
 		}
 		if f.err != nil {
-			// Another reader's context may have ended, but not ours.
-			if !mine && (errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded)) && ctx.Err() == nil && r.life.Err() == nil {
+			if !mine && f.ended && ctx.Err() == nil && r.life.Err() == nil {
 				continue
 			}
 			return f.err
@@ -342,7 +343,7 @@ func (r *remoteFile) run(ctx context.Context, f *fetch) {
 	if errors.Is(err, damage.ErrCorrupt) && r.damaged == nil {
 		r.damaged = err
 	}
-	f.err = err
+	f.err, f.ended = err, err != nil && ctx.Err() != nil
 	r.mu.Unlock()
 	close(f.done)
 }
@@ -354,7 +355,10 @@ func (r *remoteFile) request(ctx context.Context, off, length int64) ([]byte, er
 	defer stop()
 	release, err := r.proc.transfer(ctx, length)
 	if err != nil {
-		return nil, context.Cause(ctx)
+		if r.life.Err() != nil {
+			return nil, context.Cause(r.life)
+		}
+		return nil, err // not the cause, which has nothing to do with this file
 	}
 	defer release()
 	data := make([]byte, length)
@@ -402,6 +406,9 @@ func (r *remoteFile) fetchAll(ctx context.Context) (whole bool, err error) {
 			}
 		}
 		if f.err != nil {
+			if !mine && f.ended && ctx.Err() == nil && r.life.Err() == nil {
+				continue // an upload that was aborted, say
+			}
 			return false, f.err
 		}
 		if f.data != nil { // could not be cached
