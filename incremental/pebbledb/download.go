@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -80,23 +81,38 @@ func (d *DB) fetch(ctx context.Context, files []*remoteFile) error {
 	go func() {
 		defer d.work.Done()
 		defer close(fetched)
-		err := d.fetchAll(d.life, order)
-		if err == nil {
-			err = d.prove(d.life)
-		}
-		switch {
-		case err == nil:
-			d.sched.setOpen(true)
-		case errors.Is(err, damage.ErrCorrupt):
-			d.fail(err)
-		case d.life.Err() == nil:
-			// It stays readable as far as the store answers; the next checkpoint goes on.
-			d.log.Warn("tables stay in the blob store", "error", err)
-			d.sched.setOpen(true)
+		for pause := fetchPause; ; pause = min(2*pause, maxFetchPause) {
+			err := d.fetchAll(d.life, order)
+			if err == nil {
+				err = d.prove(d.life)
+			}
+			switch {
+			case err == nil:
+				d.sched.setOpen(true)
+				return
+			case errors.Is(err, damage.ErrCorrupt):
+				d.fail(err)
+				return
+			case d.life.Err() != nil:
+				return
+			}
+			// It is readable as far as the store answers.
+			d.log.Warn("tables are not here yet", "error", err, "again in", pause)
+			select {
+			case <-time.After(pause):
+			case <-d.life.Done():
+				return
+			}
 		}
 	}()
 	return nil
 }
+
+// fetchPause is how long the background waits after a request of the store that failed,
+// at first; it doubles up to maxFetchPause.
+var fetchPause = time.Second
+
+const maxFetchPause = time.Minute
 
 // maxWaiting is how many sorted runs level 0 may have before compactions begin although
 // tables are still in the blob store; at stopRuns Pebble lets writers wait.

@@ -1,12 +1,16 @@
 package pebbledb
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidemark/tidemark/incremental/sst"
 	"github.com/tidemark/tidemark/metadata"
 )
 
@@ -95,4 +99,54 @@ func b2i(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// A store that does not answer for a while delays what is fetched behind the running
+// task: then all is fetched, and local files are proven. Compactions wait meanwhile.
+func TestStoreComesBack(t *testing.T) {
+	fetchPause = time.Millisecond
+	defer func() { fetchPause = time.Second }()
+	p, o := newTestProcess(t), newObjects()
+	fs := vfs.NewMem()
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
+	require.NoError(t, err)
+	put(t, d, 0, 1000, 1)
+	snap(t, d, 1, o)
+	d.Confirmed(1)
+	put(t, d, 0, 1000, 2)
+	up := snap(t, d, 2, o)
+	require.NoError(t, d.Close())
+	left := &failOnce{n: -1, err: errInjected}
+	from := source(o, up)
+	from.Open = func(ctx context.Context, h metadata.StreamHandle) (sst.Source, error) {
+		src, err := o.open(ctx, h)
+		if src != nil && slices.ContainsFunc(up.Handle.Shared, func(n metadata.NamedHandle) bool { return n.Handle == h }) {
+			return &downSource{src, left}, err
+		}
+		return src, err
+	}
+	r, err := Restore(t.Context(), p, "/b", []Source{from}, &Options{KeyGroups: allGroups, FS: fs, Local: []string{"/a/chk-1"}})
+	require.NoError(t, err)
+	r.work.Wait() // until all that is done in the background is done
+	require.Greater(t, left.count.Load(), int32(downFor))
+	require.Empty(t, r.fs.remote)
+	require.Empty(t, r.linked)
+	require.True(t, r.sched.open)
+	require.Equal(t, "value 7 of 2", get(t, r.Pebble(), 7))
+	require.NoError(t, r.Close())
+}
+
+// downFor is how many requests fail while a store is down.
+const downFor = 7
+
+type downSource struct {
+	sst.Source
+	f *failOnce
+}
+
+func (s *downSource) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
+	if s.f.count.Add(1) <= downFor {
+		return 0, s.f.err
+	}
+	return s.Source.ReadAt(ctx, p, off)
 }
