@@ -17,7 +17,7 @@ import (
 // now and that lie in the blob store. It gives the files to be fetched.
 func (d *DB) attach(ctx context.Context, i int, c *checkpoint, known map[string]stored) ([]*remoteFile, error) {
 	want := intersect(c.groups, d.opts.KeyGroups)
-	dir := d.opts.FS.PathJoin(d.dir, "fetch", "from-"+strconv.Itoa(i))
+	dir := d.Scratch("from-" + strconv.Itoa(i))
 	if err := d.opts.FS.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}

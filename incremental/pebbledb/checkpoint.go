@@ -40,7 +40,7 @@ type Frozen struct {
 // are not written yet: it is called in the background, once, before anything else
 // is written, and writes batches by apply, which are part of the checkpoint. So the
 // caller only has to set its overlay aside. If it fails the database fails, since
-// what it held back is lost.
+// what it held back is lost; with ErrClosed if the caller is about to close it.
 //
 // Writes that come meanwhile wait as Apply says. IDs need not ascend, but no two
 // checkpoints that are not released may have the same.
@@ -67,8 +67,11 @@ func (d *DB) Checkpoint(id int64, freeze func(apply func(*pebble.Batch) error) e
 	return f, nil
 }
 
+// checkpointPrefix begins the names of the folders of checkpoints.
+const checkpointPrefix = "chk-"
+
 func (d *DB) checkpointDir(id int64) string {
-	return d.opts.FS.PathJoin(d.dir, "chk-"+strconv.FormatInt(id, 10))
+	return d.opts.FS.PathJoin(d.dir, checkpointPrefix+strconv.FormatInt(id, 10))
 }
 
 // settle does what Checkpoint left to the background.

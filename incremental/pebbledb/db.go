@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 )
 
@@ -113,6 +114,9 @@ func prepare(ctx context.Context, p *Process, dir string, opts *Options) (*DB, e
 	if err == nil {
 		d.lock, err = base.Lock(base.PathJoin(dir, "LOCK"))
 	}
+	if err == nil {
+		err = removeUnfinished(base, dir)
+	}
 	for _, sub := range []string{"db", "fetch"} {
 		if err == nil {
 			if err = base.RemoveAll(base.PathJoin(dir, sub)); errors.Is(err, fs.ErrNotExist) {
@@ -128,6 +132,28 @@ func prepare(ctx context.Context, p *Process, dir string, opts *Options) (*DB, e
 		return nil, fmt.Errorf("%s: %w", d.name(), err)
 	}
 	return d, nil
+}
+
+// removeUnfinished removes the links of checkpoints that no local copy was made of.
+func removeUnfinished(base vfs.FS, dir string) error {
+	names, err := base.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		at := base.PathJoin(dir, name)
+		if !strings.HasPrefix(name, checkpointPrefix) {
+			continue
+		}
+		_, err := base.Stat(base.PathJoin(at, SumsName))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = base.RemoveAll(at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *DB) name() string {
@@ -181,6 +207,10 @@ func (d *DB) Incarnation() string { return d.incarnation }
 // Dir is the working directory.
 func (d *DB) Dir() string { return d.dir }
 
+// Scratch is a folder of a name for what is needed for a while: if it is left, the next
+// Open removes it.
+func (d *DB) Scratch(name string) string { return d.opts.FS.PathJoin(d.dir, "fetch", name) }
+
 // Err is why the database failed; nil while it works.
 func (d *DB) Err() error {
 	if e := d.failure.Load(); e != nil {
@@ -190,7 +220,8 @@ func (d *DB) Err() error {
 }
 
 // fail ends the use of the database. It is called from goroutines of Pebble that
-// hold its locks, and does no more than to note the error.
+// hold its locks, and does no more than to note the error. Of ErrClosed nobody is told:
+// the caller closes it.
 func (d *DB) fail(err error) {
 	if !strings.HasPrefix(err.Error(), d.name()) {
 		err = fmt.Errorf("%s: %w", d.name(), err)
@@ -201,6 +232,9 @@ func (d *DB) fail(err error) {
 	d.fs.state.Store(fsVoid)
 	d.end(err)
 	d.sched.setOpen(false)
+	if errors.Is(err, ErrClosed) {
+		return
+	}
 	d.spoilUnproven()
 	d.log.Error("the database failed", "error", err)
 	if d.opts.Failed != nil {

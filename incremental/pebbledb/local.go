@@ -109,7 +109,7 @@ func (d *DB) linkLocal(e sumEntry, path string, copies []localCopy) bool {
 			continue
 		}
 		d.linkedMu.Lock()
-		d.linked = append(d.linked, linkedFile{e, c.dir, from})
+		d.linked = append(d.linked, linkedFile{e, c.dir, from, path})
 		d.linkedMu.Unlock()
 		return true
 	}
@@ -120,6 +120,20 @@ func (d *DB) linkLocal(e sumEntry, path string, copies []localCopy) bool {
 type linkedFile struct {
 	entry     sumEntry
 	dir, from string
+	path      string // where it was linked to
+}
+
+// unproven gives the file that came from a local copy as a table of the database, if it
+// is not proven yet.
+func (d *DB) unproven(table string) (linkedFile, bool) {
+	path := d.fs.PathJoin(d.fs.dir, table)
+	d.linkedMu.Lock()
+	defer d.linkedMu.Unlock()
+	i := slices.IndexFunc(d.linked, func(l linkedFile) bool { return l.path == path })
+	if i < 0 {
+		return linkedFile{}, false
+	}
+	return d.linked[i], true
 }
 
 // prove compares the bytes of what was linked from local copies with the checksums.
@@ -166,11 +180,14 @@ func (d *DB) spoil(linked []linkedFile) {
 }
 
 func (d *DB) proveFile(ctx context.Context, l linkedFile) error {
-	f, err := d.opts.FS.Open(l.from)
+	f, err := d.opts.FS.Open(l.path)
+	if errors.Is(err, fs.ErrNotExist) { // compacted
+		f, err = d.opts.FS.Open(l.from)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nobody needs it any more
+	}
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the copy was removed; what was linked is guarded by its own checksums
-		}
 		return err
 	}
 	defer f.Close()

@@ -2,14 +2,15 @@ package pebbledb
 
 import (
 	"context"
-
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -401,4 +402,121 @@ type hanging struct{ sst.Source }
 func (hanging) ReadAt(ctx context.Context, _ []byte, _ int64) (int, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
+}
+
+// TestWrongLocalCopyIsNotUploaded: a file with other bytes from a local copy does not
+// become part of a checkpoint before the background has found that out.
+func TestWrongLocalCopyIsNotUploaded(t *testing.T) {
+	p, o := newTestProcess(t), newObjects()
+	fs := vfs.NewMem()
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
+	require.NoError(t, err)
+	put(t, d, 0, 1000, 1)
+	one := snap(t, d, 1, o)
+	d.Confirmed(1)
+	put(t, d, 1000, 1100, 1)
+	two := snap(t, d, 2, o)
+	require.NoError(t, d.Close())
+	rewrite(t, fs, "/a/chk-1/"+one.Handle.Shared[0].Name.Go(), func(b []byte) []byte { b[len(b)/2] ^= 4; return b })
+	require.NoError(t, p.background.Acquire(t.Context(), 15)) // nothing is fetched, nor proven then
+	defer p.background.Release(15)
+	failed := make(chan error, 1)
+	r, err := Restore(t.Context(), p, "/b", []Source{source(o, two)}, &Options{
+		KeyGroups: allGroups, FS: fs, NoClaim: true, Local: []string{"/a/chk-1"}, Failed: func(err error) { failed <- err },
+	})
+	require.NoError(t, err)
+	require.Len(t, r.linked, 1)
+	f, err := r.Checkpoint(3, nil)
+	require.NoError(t, err)
+	_, err = f.Upload(t.Context(), o.create, nil)
+	require.ErrorIs(t, err, damage.ErrCorrupt)
+	require.ErrorContains(t, err, "/a/chk-1/"+one.Handle.Shared[0].Name.Go())
+	f.Release()
+	require.ErrorIs(t, <-failed, damage.ErrCorrupt)
+	require.NoError(t, r.Close())
+	_, err = fs.Stat("/a/chk-1/" + SumsName)
+	require.Error(t, err, "the copy is not used again")
+}
+
+// TestCopyIsProvenAfterItWent: what was linked from a local copy is compared with its
+// checksum although the copy was removed meanwhile, as when a checkpoint was completed.
+func TestCopyIsProvenAfterItWent(t *testing.T) {
+	p, o := newTestProcess(t), newObjects()
+	fs := vfs.NewMem()
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
+	require.NoError(t, err)
+	put(t, d, 0, 1000, 1)
+	one := snap(t, d, 1, o)
+	d.Confirmed(1)
+	put(t, d, 1000, 1100, 1)
+	two := snap(t, d, 2, o)
+	require.NoError(t, d.Close())
+	rewrite(t, fs, "/a/chk-1/"+one.Handle.Shared[0].Name.Go(), func(b []byte) []byte { b[len(b)/2] ^= 4; return b })
+	require.NoError(t, p.background.Acquire(t.Context(), 15))
+	r, err := Restore(t.Context(), p, "/b", []Source{source(o, two)}, &Options{KeyGroups: allGroups, FS: fs, Local: []string{"/a/chk-1"}})
+	require.NoError(t, err)
+	require.NoError(t, fs.RemoveAll("/a"))
+	p.background.Release(15)
+	r.work.Wait()
+	require.ErrorIs(t, r.Err(), damage.ErrCorrupt)
+	require.NoError(t, r.Close())
+}
+
+// TestCloseSpoilsNoCopy: to close a database while a checkpoint writes what was held back
+// is no failure of it, and leaves the local copy that it was restored from as it is.
+func TestCloseSpoilsNoCopy(t *testing.T) {
+	p, o := newTestProcess(t), newObjects()
+	fs := vfs.NewMem()
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
+	require.NoError(t, err)
+	put(t, d, 0, 1000, 1)
+	snap(t, d, 1, o)
+	d.Confirmed(1)
+	put(t, d, 1000, 1100, 1)
+	two := snap(t, d, 2, o)
+	require.NoError(t, d.Close())
+	require.NoError(t, p.background.Acquire(t.Context(), 15))
+	defer p.background.Release(15)
+	r, err := Restore(t.Context(), p, "/b", []Source{source(o, two)}, &Options{
+		KeyGroups: allGroups, FS: fs, Local: []string{"/a/chk-1"}, Failed: func(err error) { t.Error(err) },
+	})
+	require.NoError(t, err)
+	f, err := r.Checkpoint(3, func(func(*pebble.Batch) error) error { return ErrClosed })
+	require.NoError(t, err)
+	<-f.Settled()
+	require.ErrorIs(t, r.Acquire(), ErrClosed, "what was held back is lost")
+	f.Release()
+	require.NoError(t, r.Close())
+	_, err = fs.Stat("/a/chk-1/" + SumsName)
+	require.NoError(t, err)
+}
+
+// TestOpenRemovesWhatIsLeft: links of a checkpoint that a process left when it was killed,
+// and what it was fetching, go when the folder is used again; local copies stay.
+func TestOpenRemovesWhatIsLeft(t *testing.T) {
+	p, o := newTestProcess(t), newObjects()
+	fs := vfs.NewCrashableMem()
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
+	require.NoError(t, err)
+	put(t, d, 0, 1000, 1)
+	snap(t, d, 1, o)
+	f, err := d.Checkpoint(2, nil)
+	require.NoError(t, err)
+	<-f.Settled()
+	require.NoError(t, fs.MkdirAll(d.Scratch("more"), 0o755))
+	crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+	f.Release()
+	require.NoError(t, d.Close())
+	names, err := crashed.List("/a")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"LOCK", "chk-1", "chk-2", "db", "fetch"}, names)
+	d, err = Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: crashed})
+	require.NoError(t, err)
+	names, err = crashed.List("/a")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"LOCK", "chk-1", "db", "fetch"}, names)
+	names, err = crashed.List("/a/fetch")
+	require.NoError(t, err)
+	require.Empty(t, names)
+	require.NoError(t, d.Close())
 }

@@ -269,6 +269,11 @@ func (d *DB) copyFile(ctx context.Context, w io.Writer, file listed) (e sumEntry
 	e = sumEntry{Name: file.name, Size: file.size, Sum: checksum(sum.h.Sum64())}
 	if file.table {
 		e.Incarnation, e.Local = d.incarnation, file.name
+		if l, ok := d.unproven(file.name); ok && file.remote == nil && l.entry.Sum != e.Sum {
+			err := l.entry.mismatch(l.from, e.Sum)
+			d.fail(err)
+			return e, err
+		}
 	}
 	if r := file.remote; r != nil {
 		if r.entry.Sum != e.Sum {

@@ -258,7 +258,7 @@ func (d *drainer) apply(j *drain, commit func(*pebble.Batch) error) error {
 				}
 				if batch.Len() > batchBytes {
 					if d.life.Err() != nil {
-						return keyed.ErrClosed
+						return pebbledb.ErrClosed // which is no failure of the database
 					}
 					if err := commit(batch); err != nil {
 						return err

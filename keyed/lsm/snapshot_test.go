@@ -2,12 +2,15 @@ package lsm
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/blobstore"
+	"github.com/tidemark/tidemark/incremental/pebbledb"
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
@@ -114,4 +117,31 @@ func TestSnapshotTwice(t *testing.T) {
 	require.NoError(t, err)
 	snap.Release()
 	require.NoError(t, b.wait())
+}
+
+// ending is a serializer that lets something happen when it is first used.
+type ending struct {
+	serializer.Serializer[string]
+	once *sync.Once
+	end  func()
+}
+
+func (s ending) Append(dst []byte, v string) []byte {
+	s.once.Do(s.end)
+	return s.Serializer.Append(dst, v)
+}
+
+// TestCloseWhileDraining: a backend that is closed while a checkpoint is being written
+// is no failed database, which would not use a local copy again.
+func TestCloseWhileDraining(t *testing.T) {
+	b := opener(t)()
+	v := keyed.Value(b, "v", ending{serializer.String, new(sync.Once), b.drains.end})
+	for i := range 8 { // of several batches
+		require.NoError(t, v.Set(b.Key(string(rune('a'+i))), strings.Repeat("x", batchBytes)))
+	}
+	snap, err := b.Snapshot(t.Context(), 1)
+	require.NoError(t, err)
+	require.ErrorIs(t, b.wait(), keyed.ErrClosed)
+	snap.Release()
+	require.ErrorIs(t, b.db.Err(), pebbledb.ErrClosed)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -317,7 +316,7 @@ func (b *Backend[K]) copyTables(ctx context.Context, s *source) (rows int64, err
 	defer b.db.Release()
 	defer b.opts.Process.db.Reserve(2 * b.opts.Process.runBytes(1))() // a run is in memory
 	for i, t := range mine {
-		n, err := b.copyTable(ctx, s, t, filepath.Join(b.dir, fmt.Sprintf("from-%d", i)))
+		n, err := b.copyTable(ctx, s, t, b.db.Scratch(fmt.Sprintf("rows-%d", i)))
 		if err != nil {
 			return rows, err
 		}
