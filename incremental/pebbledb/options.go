@@ -76,6 +76,11 @@ const stopMemtables = 3
 // again, and few enough objects for a store.
 const tableBytes = 32 << 20
 
+// manifestBytes is the size from which on Pebble begins a new MANIFEST, which is uploaded
+// whole with each checkpoint: of the edits of a database's life only the tables that are
+// there are left then. It takes at least as many edits as there are tables.
+const manifestBytes = 8 << 10
+
 // pebbleOptions are those of all databases; the caller adds file system, events
 // and scheduler.
 func pebbleOptions(p *Process, o *Options) *pebble.Options {
@@ -87,7 +92,7 @@ func pebbleOptions(p *Process, o *Options) *pebble.Options {
 		FormatMajorVersion:          formatVersion,
 		DisableWAL:                  true,
 		NoSyncOnClose:               true,
-		MaxManifestFileSize:         256 << 10, // it is uploaded whole with each checkpoint
+		MaxManifestFileSize:         manifestBytes,
 		MemTableSize:                uint64(max(min(int64(o.MemTableBytes), p.MemoryBytes()/8), 256<<10)),
 		MemTableStopWritesThreshold: stopMemtables,
 		L0CompactionThreshold:       2 * minRuns, // Pebble counts each sublevel twice
