@@ -137,21 +137,18 @@ func (d *DB) link(f *Frozen) error {
 		return errReleased
 	}
 	g := &d.gate
-	d.flush.mu.Lock()
-	flushed := d.flush.done
-	d.flush.mu.Unlock()
+	// Memtables begin with 256 KiB. They grow unless they are flushed before they are half
+	// full, and are never smaller than the one before.
+	d.memtable = max(d.memtable, min(256<<10, int64(d.popts.MemTableSize)))
+	if m := d.db.Metrics().MemTable; m.Count == 1 {
+		d.memtable = max(d.memtable, int64(m.Size))
+	}
 	var done <-chan struct{}
 	if err := d.guard(func() (err error) { done, err = d.db.AsyncFlush(); return }); err != nil {
 		return fmt.Errorf("checkpoint %d: flush: %w", f.id, err)
 	}
-	// Memtables begin with 256 KiB and double; of flushed entries a half at least
-	// were memtables, the others large batches.
-	room := d.popts.MemTableSize
-	if n := flushed/2 + 1; n < 16 {
-		room = min(room, 256<<10<<n)
-	}
 	g.mu.Lock()
-	g.rotated, g.room = true, int64(room)-(64<<10)
+	g.rotated, g.room = true, d.memtable-(64<<10)
 	g.changedLocked()
 	g.mu.Unlock()
 	if err := d.flushed(context.Background(), done); err != nil {

@@ -55,12 +55,13 @@ type DB struct {
 	gate gate
 	work sync.WaitGroup // goroutines of ours
 
+	memtable int64 // bytes that a memtable has at least; link's
+
 	flush struct {
 		mu      sync.Mutex
 		err     error // of the last flush, if it failed
 		since   time.Time
 		changed chan struct{}
-		done    int // memtables flushed
 		// compactionSince is since when compactions fail.
 		compactionSince time.Time
 	}
@@ -369,7 +370,7 @@ func (d *DB) closePebble() error {
 // events notes what happens to flushes and damage that is found in the background.
 func (d *DB) events() *pebble.EventListener {
 	return &pebble.EventListener{
-		FlushEnd:      func(info pebble.FlushInfo) { d.flushEnded(info.Input, info.Err) },
+		FlushEnd:      func(info pebble.FlushInfo) { d.flushEnded(info.Err) },
 		CompactionEnd: func(info pebble.CompactionInfo) { d.compactionEnded(info.Err) },
 		BackgroundError: func(err error) {
 			d.log.Warn("background work failed", "error", err)
@@ -380,7 +381,7 @@ func (d *DB) events() *pebble.EventListener {
 	}
 }
 
-func (d *DB) flushEnded(memtables int, err error) {
+func (d *DB) flushEnded(err error) {
 	if err != nil && err.Error() == "pebble: empty table" {
 		err = nil // there was nothing to flush
 	}
@@ -388,7 +389,6 @@ func (d *DB) flushEnded(memtables int, err error) {
 	f.mu.Lock()
 	if err == nil {
 		f.err, f.since = nil, time.Time{}
-		f.done += memtables
 	} else {
 		if f.err == nil {
 			f.since = time.Now()

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidemark/tidemark/incremental/sst"
@@ -228,5 +230,64 @@ func TestWritesAfterACheckpointAreNotInIt(t *testing.T) {
 		require.NoError(t, err)
 		f.Release()
 		require.NoError(t, held.Close())
+	}
+}
+
+// TestRoomBehindRotation: what is written before the tables of a checkpoint are linked
+// stays in the memtable that was begun then, whatever its size and that of the batches.
+func TestRoomBehindRotation(t *testing.T) {
+	for name, c := range map[string]struct{ before, each int }{
+		"the first memtable": {0, 10},
+		"a full grown one":   {20, 10},
+		"large batches":      {20, 4000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hold atomic.Bool
+			held, goOn := make(chan struct{}), make(chan struct{})
+			fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if op.Kind == errorfs.OpCreate && isTable(op.Path) && hold.CompareAndSwap(true, false) {
+					close(held)
+					<-goOn
+				}
+				return nil
+			}))
+			p, o := newTestProcess(t), newObjects()
+			d, err := Open(t.Context(), p, "/w", &Options{KeyGroups: allGroups, FS: fs, MemTableBytes: 1 << 20})
+			require.NoError(t, err)
+			d.sched.setOpen(false)
+			for i := range c.before {
+				put(t, d, 0, 2000, i)
+			}
+			if c.before > 0 {
+				require.NoError(t, d.Flush(t.Context()))
+				put(t, d, 0, 2000, c.before)
+			}
+			put(t, d, 0, 1, 7)
+			hold.Store(true)
+			f, err := d.Checkpoint(1, nil)
+			require.NoError(t, err)
+			<-held
+			put(t, d, 0, 1, 8) // when the gate opens
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			written := 0
+			for err == nil {
+				b := d.Pebble().NewBatch()
+				for i := range c.each {
+					require.NoError(t, b.Set(key(200, written*c.each+i), []byte("value of some bytes"), nil))
+				}
+				if err = d.Apply(ended, b); err == nil {
+					written++
+				}
+				require.EqualValues(t, 2, d.Pebble().Metrics().MemTable.Count, "after %d batches", written)
+				require.NoError(t, b.Close())
+			}
+			require.ErrorIs(t, err, context.Canceled)
+			close(goOn)
+			_, err = f.Upload(t.Context(), o.create, nil)
+			require.NoError(t, err)
+			f.Release()
+			require.NoError(t, d.Close())
+		})
 	}
 }

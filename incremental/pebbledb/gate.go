@@ -31,9 +31,11 @@ func (g *gate) changedLocked() {
 	g.changed = make(chan struct{})
 }
 
-// nodeBytes is more than a memtable takes for an entry beside key and value.
-const nodeBytes = 72
+// nodeBytes is what Pebble wants to be free in a memtable for an entry beside key and
+// value: that of the highest node, although nearly all take a third of it.
+const nodeBytes = 192
 
+// memtableCost is what has to be free in a memtable for a batch.
 func memtableCost(b *pebble.Batch) int64 { return int64(b.Len()) + int64(b.Count())*nodeBytes }
 
 // Apply writes a batch, which is the caller's again afterwards. While a checkpoint
