@@ -453,7 +453,7 @@ func (n *bytesList[K, N, T]) Sweep(count int) error {
 	}, func(value []byte) bool {
 		_, old := n.stamps(n.skip, value, now)
 		return old > 0
-	}, func(k *Key[K], ns N) (int, error) {
+	}, func(k *Key[K], ns N, _ []byte) (int, error) {
 		list, err := n.get(*k, ns)
 		if err != nil {
 			return 0, err

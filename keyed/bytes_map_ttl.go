@@ -15,8 +15,8 @@ func (n *bytesMap[K, N, UK, UV]) oldRow(value []byte, at int64) bool {
 	return len(value) >= 9 && value[0] == 0 && n.ttl.expired(int64(binary.BigEndian.Uint64(value[1:])), at)
 }
 
-// Sweep implements engine.BytesState. Of a map with something expired all entries are
-// looked at.
+// Sweep implements engine.BytesState. Of a map in memory with something expired all that
+// is known is looked at; rows are looked at one by one, since a map may have many.
 func (n *bytesMap[K, N, UK, UV]) Sweep(count int) error {
 	if n.expired == nil {
 		return nil
@@ -30,20 +30,34 @@ func (n *bytesMap[K, N, UK, UV]) Sweep(count int) error {
 			return !old && seen < 4*table.SmallMap
 		})
 		return old
-	}, func(value []byte) bool { return n.oldRow(value, now) }, func(k *Key[K], ns N) (int, error) {
-		gone := 0
-		var failed error
-		err := n.each(*k, ns, nil, func(uk UK, v UV) bool {
-			if n.expired(&v, now) {
-				failed = n.remove(*k, ns, uk)
-				gone++
+	}, func(value []byte) bool { return n.oldRow(value, now) }, func(k *Key[K], ns N, user []byte) (int, error) {
+		var uks []UK
+		if user != nil {
+			uk, err := one(n.key.ser, user)
+			if err != nil {
+				return 0, n.rowError("map key", err)
 			}
-			return failed == nil
-		})
-		if err == nil {
-			err = failed
+			uks = append(uks, uk)
+		} else if e, _ := n.find(k, ns); e != nil {
+			n.maps.Each(e.Val.s, nil, func(uk UK, x userCell[UV]) bool {
+				if !x.dead && n.expired(&x.v, now) {
+					uks = append(uks, uk)
+				}
+				return true
+			})
 		}
-		return gone, err
+		gone := 0
+		for _, uk := range uks {
+			v, ok, err := n.get(*k, ns, uk)
+			if err == nil && ok && n.expired(&v, now) {
+				gone++
+				err = n.remove(*k, ns, uk)
+			}
+			if err != nil {
+				return gone, err
+			}
+		}
+		return gone, nil
 	})
 }
 

@@ -97,7 +97,7 @@ func (n *bytesValue[K, N, V]) Sweep(count int) error {
 		return !e.Val.dead && n.expired(&e.Val.val, now)
 	}, func(value []byte) bool {
 		return n.oldRow(value, now)
-	}, func(k *Key[K], ns N) (int, error) {
+	}, func(k *Key[K], ns N, _ []byte) (int, error) {
 		v, ok, err := n.get(*k, ns)
 		if err != nil || !ok || !n.expired(&v, now) {
 			return 0, err
@@ -151,11 +151,13 @@ type sweepPlace struct {
 
 // sweepBoth looks at about count entries and at as many rows. What may have expired is
 // looked at again and removed by remove, which belongs to the owner as all of it does;
-// it gives the number of values it removed.
-func (n *cached[K, N, S]) sweepBoth(count int, old func(e *table.CacheEntry[K, N, S]) bool, oldRow func(value []byte) bool, remove func(k *Key[K], ns N) (int, error)) error {
+// it gives the number of values it removed. user is nil for an entry, else what follows
+// the namespace in the key of the row.
+func (n *cached[K, N, S]) sweepBoth(count int, old func(e *table.CacheEntry[K, N, S]) bool, oldRow func(value []byte) bool, remove func(k *Key[K], ns N, user []byte) (int, error)) error {
 	type place struct {
-		k  Key[K]
-		ns N
+		k    Key[K]
+		ns   N
+		user []byte
 	}
 	var found []place
 	p := &n.scan
@@ -172,16 +174,18 @@ func (n *cached[K, N, S]) sweepBoth(count int, old func(e *table.CacheEntry[K, N
 			continue
 		}
 		if old(e) {
-			found = append(found, place{n.keys.Make(e.Key), e.NS})
+			found = append(found, place{k: n.keys.Make(e.Key), ns: e.NS})
 		}
 	}
 	left := count
-	if err := n.sweepRows(&left, oldRow, func(k K, ns N) { found = append(found, place{n.keys.Make(k), ns}) }); err != nil {
+	if err := n.sweepRows(&left, oldRow, func(k K, ns N, user []byte) {
+		found = append(found, place{n.keys.Make(k), ns, append([]byte{}, user...)})
+	}); err != nil {
 		return err
 	}
 	expired := 0
 	for i := range found {
-		c, err := remove(&found[i].k, found[i].ns)
+		c, err := remove(&found[i].k, found[i].ns, found[i].user)
 		if err != nil {
 			return err
 		}
@@ -194,7 +198,7 @@ func (n *cached[K, N, S]) sweepBoth(count int, old func(e *table.CacheEntry[K, N
 }
 
 // sweepRows looks at the next rows of the state, in its key groups one after the other.
-func (n *cached[K, N, S]) sweepRows(left *int, old func(value []byte) bool, found func(k K, ns N)) error {
+func (n *cached[K, N, S]) sweepRows(left *int, old func(value []byte) bool, found func(k K, ns N, user []byte)) error {
 	p := &n.scan
 	for range sweepGroups {
 		group := n.first
@@ -210,12 +214,11 @@ func (n *cached[K, N, S]) sweepRows(left *int, old func(value []byte) bool, foun
 		err := n.b.Rows.Scan(from, after(prefix), func(key, value []byte) bool {
 			p.row = append(p.row[:0], key...)
 			if old(value) {
-				var k K
-				var ns N
-				if k, ns, _, failed = n.readRow(key); failed != nil {
+				k, ns, user, err := n.readRow(key)
+				if failed = err; err != nil {
 					return false
 				}
-				found(k, ns)
+				found(k, ns, user)
 			}
 			*left--
 			return *left > 0
