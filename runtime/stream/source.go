@@ -24,7 +24,8 @@ type Source[T, S, C any] interface {
 	NewReader(e *task.Env) (Reader[T, S], error)
 }
 
-// Reader reads splits in one subtask, in the task's goroutine.
+// Reader reads splits in one subtask, in the task's goroutine. It may also implement
+// SourceEventHandler and CheckpointListener.
 type Reader[T, S any] interface {
 	// Start is called after the splits of a restored job were added.
 	Start() error
@@ -43,6 +44,18 @@ type Reader[T, S any] interface {
 // RequestSplit asks the enumerator for a split; for readers.
 func RequestSplit(e *task.Env) error {
 	return e.ToCoordinator((&event.SourceEvent{Kind: event.RequestSplit}).Encode())
+}
+
+// SourceEventHandler is a reader that takes what its enumerator sends with
+// SendSourceEvent. It is dropped by one that is none, as in Flink.
+type SourceEventHandler interface {
+	HandleSourceEvent(data []byte) error
+}
+
+// SendSourceEvent sends something to the enumerator, which has to be a
+// checkpoint.SourceEventHandler; for readers.
+func SendSourceEvent(e *task.Env, data []byte) error {
+	return e.ToCoordinator((&event.SourceEvent{Kind: event.SourceUser, Data: data}).Encode())
 }
 
 // From begins a stream with a source. Its watermarks, if it makes none, come at its
@@ -143,6 +156,11 @@ func (o *sourceOperator[T, S, C]) Event(b []byte) error {
 			}
 		}
 		return o.reader.Add(splits)
+	case event.SourceUser:
+		if h, ok := o.reader.(SourceEventHandler); ok {
+			return h.HandleSourceEvent(e.Data)
+		}
+		return nil
 	}
 	return fmt.Errorf("%q came from a source's coordinator", e.Kind)
 }
@@ -162,6 +180,9 @@ func (o *sourceOperator[T, S, C]) Snapshot(x *task.Snapshotting) error {
 	}
 	return nil
 }
+
+func (o *sourceOperator[T, S, C]) Complete(id int64) error { return completeOf(o.reader, id) }
+func (o *sourceOperator[T, S, C]) Aborted(id int64) error  { return abortedOf(o.reader, id) }
 
 // appendVersioned appends int32 version, int32 length and the bytes.
 func appendVersioned[T any](dst []byte, ser VersionedSerializer[T], v T) ([]byte, error) {
