@@ -13,6 +13,9 @@ const (
 
 const maxYear = 999_999_999 // of java.time.Year
 
+// Days of java.time.LocalDate.MIN and MAX.
+var minDay, maxDay = daysOf(-maxYear, 1, 1), daysOf(maxYear, 12, 31)
+
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

@@ -60,10 +60,24 @@ type EncodeError struct {
 }
 
 func (e *EncodeError) Error() string {
-	if e.Path == "" {
-		return fmt.Sprintf("value of %s: %v", e.Type, e.Err)
+	path := e.Path
+	if path == "" {
+		path = "value"
 	}
-	return fmt.Sprintf("%s of %s: %v", e.Path, e.Type, e.Err)
+	return fmt.Sprintf("%s of %s: %v", path, shortWords(e.Type), e.Err)
+}
+
+// shortWords is a type for a message: of a class without its fields, and the beginning of
+// one that is long.
+func shortWords(t *Type) string {
+	if t != nil && t.JavaClass != "" && (t.Kind == KindPOJO || t.Kind == KindEnum) {
+		return t.Kind.String() + ":" + t.JavaClass
+	}
+	s := t.String()
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
 }
 
 // Unwrap gives the cause.
@@ -86,20 +100,50 @@ func (t *Type) AppendValue(dst []byte, v Value) ([]byte, error) {
 	return out, nil
 }
 
-// AppendFromJSON is AppendValue of a JSON text.
+// AppendFromJSON is AppendValue of a JSON text. A set that has an element twice, or a
+// map a key, is an error too: whoever wrote it would miss one.
 func (t *Type) AppendFromJSON(dst, text []byte) ([]byte, error) {
 	v, err := parseJSON(text)
 	if err != nil {
 		return dst, &EncodeError{Type: t, Err: err}
 	}
-	return t.AppendValue(dst, v)
+	out, err := t.AppendValue(dst, v)
+	if err == nil {
+		if err = t.distinct(v); err != nil {
+			return dst, err
+		}
+	}
+	return out, err
 }
 
 func (t *Type) refuse(v any) error {
 	if v == nil {
 		return &EncodeError{Type: t, Err: fmt.Errorf("must not be null")}
 	}
-	return &EncodeError{Type: t, Err: fmt.Errorf("cannot be a %T", v)}
+	return &EncodeError{Type: t, Err: fmt.Errorf("cannot be %s", shape(v))}
+}
+
+// shape is what a value is to somebody who wrote it as JSON.
+func shape(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case string:
+		return "a string"
+	case json.Number, float32, float64, int, int8, int16, int32, int64, uint16, *big.Int, BigDecimal:
+		return "a number"
+	case []any, []Entry:
+		return "an array"
+	case map[string]any, Object, RowValue, EitherValue:
+		return "an object"
+	case []byte:
+		return "bytes"
+	case time.Time, time.Duration, CivilDate:
+		return "a time"
+	}
+	return fmt.Sprintf("a %T", v) // which only a caller in Go can give
 }
 
 func inPath(err error, path string) error {
@@ -156,10 +200,19 @@ func (t *Type) encode(dst []byte, v any) ([]byte, error) {
 		}
 		return append(dst, 0), nil
 	case encEmpty:
+		if v != nil {
+			return nil, t.refuse(v)
+		}
 		return dst, nil
 	case encGlobalWindow:
+		if v != nil && v != "GlobalWindow" {
+			return nil, t.refuse(v)
+		}
 		return append(dst, 0), nil
 	case encTuple0:
+		if _, _, _, err := t.parted(v); err != nil {
+			return nil, err
+		}
 		return append(dst, 0x2a), nil
 	case encString, encStringValue:
 		if v == nil && t.enc == encString {
@@ -508,8 +561,14 @@ func (t *Type) scaled(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if x.Sign() == 0 {
+		return twosOf(x), nil
+	}
+	if int64(t.Precision)-int64(t.Scale)+int64(scale) < 0 { // digits before the point
+		return nil, &EncodeError{Type: t, Err: fmt.Errorf("%v has more than %d digits", v, t.Precision)}
+	}
 	x = new(big.Int).Set(x)
-	for ; scale < t.Scale && scale > -1000; scale++ {
+	for ; scale < t.Scale; scale++ {
 		x.Mul(x, big.NewInt(10))
 	}
 	for ; scale > t.Scale; scale-- {
@@ -646,6 +705,90 @@ func (t *Type) encodeMap(dst []byte, v any) ([]byte, error) {
 	return dst, nil
 }
 
+// distinct refuses a value that t can write if a set in it has an element twice, or a
+// map a key.
+func (t *Type) distinct(v any) error {
+	if v == nil {
+		return nil
+	}
+	switch t.Kind {
+	case KindNullable, KindOption:
+		return t.Args[0].distinct(v)
+	case KindList, KindArray, KindSet:
+		list, _ := v.([]any)
+		for k, e := range list {
+			if err := t.Args[0].distinct(e); err != nil {
+				return inPath(err, "["+strconv.Itoa(k)+"]")
+			}
+		}
+		if t.Kind != KindSet {
+			break
+		}
+		if k := t.Args[0].twice(len(list), func(k int) any { return list[k] }); k >= 0 {
+			return &EncodeError{Path: "[" + strconv.Itoa(k) + "]", Type: t, Err: fmt.Errorf("is in the set already")}
+		}
+	case KindMap:
+		list, err := t.entries(v)
+		if err != nil || len(t.Args) < 2 {
+			return err
+		}
+		for k, e := range list {
+			if err := t.Args[1].distinct(e.Value); err != nil {
+				return inPath(err, "["+strconv.Itoa(k)+"]")
+			}
+			if err := t.Args[0].distinct(e.Key); err != nil {
+				return inPath(err, "["+strconv.Itoa(k)+"].key")
+			}
+		}
+		if k := t.Args[0].twice(len(list), func(k int) any { return list[k].Key }); k >= 0 {
+			return &EncodeError{Path: "[" + strconv.Itoa(k) + "].key", Type: t, Err: fmt.Errorf("is in the map already")}
+		}
+	case KindEither:
+		right, x, err := t.either(v)
+		if err != nil {
+			return err
+		}
+		if right {
+			return t.Args[1].distinct(x)
+		}
+		return t.Args[0].distinct(x)
+	case KindTuple, KindRow, KindPOJO, KindRecord:
+		parts, _, class, err := t.parted(v)
+		if err != nil || class != "" && class != t.JavaClass {
+			return nil // of a subclass
+		}
+		for k := range t.Fields {
+			if err := t.Fields[k].Type.distinct(parts[k]); err != nil {
+				return inPath(err, t.fieldName(k))
+			}
+		}
+	}
+	return nil
+}
+
+// twice is the first of n values that is there before, by its bytes; else -1.
+func (t *Type) twice(n int, value func(k int) any) int {
+	if n < 2 {
+		return -1
+	}
+	seen := make(map[string]bool, n)
+	for k := range n {
+		b, null := []byte(nil), value(k) == nil
+		if !null {
+			var err error
+			if b, err = t.encode(nil, value(k)); err != nil {
+				continue // it has no bytes of its own
+			}
+		}
+		key := strconv.FormatBool(null) + string(b)
+		if seen[key] {
+			return k
+		}
+		seen[key] = true
+	}
+	return -1
+}
+
 func (t *Type) either(v any) (right bool, x any, err error) {
 	switch v := v.(type) {
 	case EitherValue:
@@ -679,6 +822,25 @@ func (t *Type) initial() any {
 	return nil
 }
 
+// unknownField is the name, in quotes behind a space, of a member of an object that is
+// no field; empty if v is something else.
+func (t *Type) unknownField(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return ""
+	}
+	for _, name := range slices.Sorted(mapKeys(m)) {
+		known := name == "@class" || name == "@row_kind"
+		for k := range t.Fields {
+			known = known || t.fieldName(k) == name
+		}
+		if !known {
+			return fmt.Sprintf(" %.60q", name)
+		}
+	}
+	return ""
+}
+
 // parted are the fields of v in t's order. kind and class are what v says.
 func (t *Type) parted(v any) (parts []any, kind RowKind, class string, err error) {
 	byName := func(get func(name string) (any, bool), n int) error {
@@ -696,7 +858,7 @@ func (t *Type) parted(v any) (parts []any, kind RowKind, class string, err error
 			parts[k] = x
 		}
 		if seen != n {
-			return &EncodeError{Type: t, Err: fmt.Errorf("has fields that the type lacks")}
+			return &EncodeError{Type: t, Err: fmt.Errorf("has a field%s that the type lacks", t.unknownField(v))}
 		}
 		return nil
 	}
@@ -865,5 +1027,5 @@ func (t *Type) encodeUnion(dst []byte, v any) ([]byte, error) {
 			return out, nil
 		}
 	}
-	return nil, &EncodeError{Type: t, Err: fmt.Errorf("a %T fits no branch", v)}
+	return nil, &EncodeError{Type: t, Err: fmt.Errorf("%s fits no branch", shape(v))}
 }

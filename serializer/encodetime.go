@@ -29,6 +29,9 @@ func (t *Type) moment(v any) (secs int64, nanos int32, err error) {
 		if err != nil {
 			return 0, 0, t.refuse(v)
 		}
+		if n < 0 || n > 999_999_999 {
+			return 0, 0, &EncodeError{Type: t, Err: fmt.Errorf("%d ns are no part of a second", n)}
+		}
 		return floorDiv(ms, 1000), int32(n), nil
 	}
 	return 0, 0, t.refuse(v)
@@ -45,6 +48,8 @@ func (t *Type) encodeTime(dst []byte, v any) ([]byte, error) {
 			return nil, t.refuse(v)
 		case null:
 			return append(javaio.AppendI32(dst, math.MinInt32), 0x80, 0), nil
+		case days < minDay || days > maxDay || t.enc == encDays && !t.fits(days):
+			return nil, &EncodeError{Type: t, Err: fmt.Errorf("is out of range")}
 		case t.enc == encDays:
 			return javaio.AppendI32(dst, int32(days)), nil
 		}
@@ -79,6 +84,9 @@ func (t *Type) encodeTime(dst []byte, v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := t.inRange(secs); err != nil {
+		return nil, err
+	}
 	switch t.enc {
 	case encSQLTimestamp:
 		return javaio.AppendI32(javaio.AppendI64(dst, secs*1000+int64(nanos/1e6)), nanos), nil
@@ -93,6 +101,21 @@ func (t *Type) encodeTime(dst []byte, v any) ([]byte, error) {
 	}
 	days := floorDiv(secs, 86400)
 	return appendLocalTime(appendLocalDate(dst, days), (secs-days*86400)*1e9+int64(nanos)), nil
+}
+
+// inRange refuses a moment that the Java class of t cannot have.
+func (t *Type) inRange(secs int64) error {
+	least, greatest := int64(minInstant), int64(maxInstant)
+	switch t.enc {
+	case encSQLTimestamp, encTimestamp: // milliseconds
+		least, greatest = math.MinInt64/1000+1, math.MaxInt64/1000-1
+	case encLocalDateTime:
+		least, greatest = minDay*86400, (maxDay+1)*86400-1
+	}
+	if secs < least || secs > greatest {
+		return &EncodeError{Type: t, Err: fmt.Errorf("is out of range")}
+	}
+	return nil
 }
 
 func appendLocalDate(dst []byte, days int64) []byte {

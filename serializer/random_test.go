@@ -248,6 +248,9 @@ func (m maker) value(t *Type) any {
 				l[k] = m.value(t.Args[0])
 			}
 		}
+		if t.Kind == KindSet {
+			l = l[:different(t.Args[0], len(l), func(k int) any { return l[k] })]
+		}
 		return l
 	case encMap, encAvroMap, encBinaryMap:
 		l := make([]Entry, m.IntN(4))
@@ -260,7 +263,7 @@ func (m maker) value(t *Type) any {
 				l[k].Value = m.value(t.Args[1])
 			}
 		}
-		return l
+		return l[:different(t.Args[0], len(l), func(k int) any { return l[k].Key })]
 	case encNullable:
 		if m.IntN(3) == 0 {
 			return nil
@@ -411,4 +414,19 @@ func hasUnion(t *Type) (found bool) {
 		return true
 	})
 	return found
+}
+
+// different is how many of n values differ from each other for sure, as what is to become
+// a set. Sets and maps that are the same may have other bytes.
+func different(t *Type, n int, value func(k int) any) int {
+	t.Walk(func(part *Type) bool {
+		if part.Kind == KindSet || part.Kind == KindMap || part.Kind == KindMultiset {
+			n = min(n, 1)
+		}
+		return true
+	})
+	if k := t.twice(n, value); k >= 0 {
+		return k
+	}
+	return n
 }

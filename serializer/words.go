@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/tidemark/tidemark/internal/javaio"
 )
 
 // Classes are types by the Java class of their values: what a snapshot does not
@@ -40,7 +42,7 @@ func ParseType(words string, classes Classes) (*Type, error) {
 	t := p.parse(0)
 	p.space()
 	if p.err == nil && p.i < len(p.s) {
-		p.fail("%q is left over", p.s[p.i:])
+		p.fail("%s is left over", quotedShort(p.s[p.i:]))
 	}
 	if p.err != nil {
 		return nil, p.err
@@ -57,10 +59,22 @@ type wordParser struct {
 
 func (p *wordParser) fail(format string, args ...any) *Type {
 	if p.err == nil {
-		p.err = fmt.Errorf("type %q: byte %d: %s", p.s, p.i, fmt.Sprintf(format, args...))
+		p.err = fmt.Errorf("type %s: byte %d: %s", quotedShort(p.s), p.i, fmt.Sprintf(format, args...))
 	}
 	return basicTypes[KindNull]
 }
+
+// quotedShort quotes the beginning of what may be long.
+func quotedShort(s string) string {
+	if len(s) <= 200 {
+		return strconv.Quote(s)
+	}
+	return strconv.Quote(s[:200]) + "…"
+}
+
+// maxName bounds names of classes, fields and constants in bytes: a snapshot has room
+// for 65535, and an array's class has some more than its element's.
+const maxName = 65000
 
 func (p *wordParser) space() {
 	for p.i < len(p.s) && p.s[p.i] == ' ' {
@@ -90,7 +104,12 @@ func (p *wordParser) word(delims string) string {
 	for p.i < len(p.s) && !strings.ContainsRune(delims, rune(p.s[p.i])) {
 		p.i++
 	}
-	return p.s[from:p.i]
+	w := p.s[from:p.i]
+	if n := len(javaio.NewString(w)); n > maxName {
+		p.fail("a name of %d bytes is longer than %d", n, maxName)
+		return ""
+	}
+	return w
 }
 
 // wordKinds are the kinds of parameterless serializers by their words.
@@ -205,7 +224,7 @@ func (p *wordParser) plain(depth int) *Type {
 	}
 	kind, ok := wordKinds()[name]
 	if !ok {
-		return p.fail("unknown type %q", name)
+		return p.fail("unknown type %s", quotedShort(name))
 	}
 	if p.take('[') {
 		p.need(']')
