@@ -84,7 +84,8 @@ type Created struct {
 }
 
 // CreateFrom makes a snapshot of a description. Nothing is left of it after an
-// error. An error of the description names the operator, the state and the entry;
+// error. An error of the description is a *DescriptionError, which names the operator,
+// the state and the entry;
 // ErrAlreadyThere says that layout.Dir has a snapshot, ErrOccupied that it has something else.
 func CreateFrom(ctx context.Context, pool *blobstore.Pool, layout Layout, d *Description, opts *CreateOptions) (_ *Created, err error) {
 	c := &creation{d: d, now: time.Now}
@@ -134,7 +135,7 @@ func CreateFrom(ctx context.Context, pool *blobstore.Pool, layout Layout, d *Des
 	for i := range d.operators {
 		o := &d.operators[i]
 		if plans[i], err = c.plan(o); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.label(), err)
+			return nil, d.failed(placed(fmt.Errorf("%s: %w", o.label(), err), "operators", i))
 		}
 	}
 	// Files that a process left which was killed have random names, like those to come.
@@ -220,6 +221,7 @@ type plannedEntry struct {
 	value     []byte // unless it has parts
 	parts     []plannedPart
 	timestamp int64 // of a timer
+	at        int   // in the description
 }
 
 // plannedPart is an element of a list or an entry of a map.
@@ -248,26 +250,35 @@ func (c *creation) plan(o *describedJSON) (*operatorPlan, error) {
 	if p.parallelism < 1 || p.parallelism > p.maxParallelism {
 		return nil, fmt.Errorf("parallelism %d is not from 1 to the max parallelism %d", p.parallelism, p.maxParallelism)
 	}
+	if c.opts.Version >= 5 { // which has a place for them
+		if err := cmp.Or(nameFits("uid", o.UID), nameFits("name", o.Name)); err != nil {
+			return nil, err
+		}
+	}
 	if o.Keyed != nil {
 		if err := c.planKeyed(p, o.Keyed); err != nil {
-			return nil, err
+			return nil, placed(err, "keyed")
 		}
 	}
 	for i := range o.OperatorStates {
 		s := &o.OperatorStates[i]
 		if err := c.planOperatorState(p, s); err != nil {
-			return nil, fmt.Errorf("operator state %s: %w", s.Name, err)
+			return nil, placed(fmt.Errorf("operator state %s: %w", shortName(s.Name), err), "operator_states", i)
 		}
 	}
-	for _, r := range o.RawKeyed {
+	for i, r := range o.RawKeyed {
 		b, err := hex.DecodeString(r.Bytes)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("raw keyed state of key group %d: %w", r.KeyGroup, err)
+			err = fmt.Errorf("raw keyed state of key group %d: %w", r.KeyGroup, err)
 		case r.KeyGroup < 0 || r.KeyGroup >= p.maxParallelism:
-			return nil, fmt.Errorf("raw keyed state: key group %d is not below the max parallelism %d", r.KeyGroup, p.maxParallelism)
+			err = fmt.Errorf("raw keyed state: key group %d is not below the max parallelism %d", r.KeyGroup, p.maxParallelism)
 		case p.rawKeyed[r.KeyGroup] != nil:
-			return nil, fmt.Errorf("raw keyed state of key group %d comes twice", r.KeyGroup)
+			err = fmt.Errorf("raw keyed state of key group %d comes twice", r.KeyGroup)
+		}
+		switch {
+		case err != nil:
+			return nil, placed(err, "raw_keyed", i)
 		case p.rawKeyed == nil:
 			p.rawKeyed = map[int][]byte{}
 		}
@@ -569,6 +580,22 @@ func sortEntries(entries []plannedEntry) (twice *plannedEntry) {
 		}
 	}
 	return nil
+}
+
+// nameFits refuses a name that is too long for where snapshots have it.
+func nameFits(what, name string) error {
+	if n := len(javaio.NewString(name)); n > javaio.MaxStringBytes {
+		return fmt.Errorf("its %s has %d bytes, more than %d", what, n, javaio.MaxStringBytes)
+	}
+	return nil
+}
+
+// shortName is the beginning of a name, for an error message.
+func shortName(name string) string {
+	if len(name) > 200 {
+		return name[:200] + "…"
+	}
+	return name
 }
 
 // shortJSON is a value for an error message.

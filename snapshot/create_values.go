@@ -19,7 +19,7 @@ var stateTypes = map[string]string{"value": "VALUE", "list": "LIST", "map": "MAP
 func (c *creation) planKeyed(p *operatorPlan, k *keyedJSON) error {
 	var err error
 	if p.key, err = c.d.typeOf(k.KeyType, k.KeySerializer); err != nil {
-		return fmt.Errorf("key_type: %w", err)
+		return placed(fmt.Errorf("key_type: %w", err), "key_type")
 	}
 	keys := &keyEncoder{t: p.key, hash: serializer.NewHasher(p.key, c.d.hash, serializer.KryoOf(c.opts.Version)), maxParallelism: p.maxParallelism}
 	keys.unknown = serializer.Hashable(p.key, c.d.hash)
@@ -27,16 +27,18 @@ func (c *creation) planKeyed(p *operatorPlan, k *keyedJSON) error {
 		s := &k.States[i]
 		planned, err := c.planState(keys, s)
 		if err != nil {
-			return fmt.Errorf("state %s: %w", s.Name, err)
+			return placed(fmt.Errorf("state %s: %w", shortName(s.Name), err), "states", i)
 		}
-		for _, other := range p.states {
-			if other.meta.Name == s.Name {
-				return fmt.Errorf("state %s comes twice", s.Name)
-			}
+		if p.hasState(s.Name) {
+			return placed(fmt.Errorf("state %s comes twice", shortName(s.Name)), "states", i)
 		}
 		p.states = append(p.states, *planned)
 	}
 	return c.planTimers(p, keys, k.Timers)
+}
+
+func (p *operatorPlan) hasState(name string) bool {
+	return slices.ContainsFunc(p.states, func(s plannedState) bool { return s.meta.Name == name })
 }
 
 // keyEncoder serializes keys and finds their key group.
@@ -104,6 +106,9 @@ func (c *creation) planState(keys *keyEncoder, s *keyedStateJSON) (*plannedState
 	if s.Name == "" {
 		return nil, fmt.Errorf("has no name")
 	}
+	if err := nameFits("name", s.Name); err != nil {
+		return nil, err
+	}
 	ns, err := c.namespaceType(s.NamespaceType, s.NamespaceSerializer)
 	if err != nil {
 		return nil, err
@@ -151,12 +156,16 @@ func (c *creation) planState(keys *keyEncoder, s *keyedStateJSON) (*plannedState
 		e := &s.Entries[i]
 		planned, err := c.planEntry(keys, ns, out.kind, &v, e)
 		if err != nil {
-			return nil, fmt.Errorf("entries[%d]: %w", i, err)
+			return nil, placed(fmt.Errorf("entries[%d]: %w", i, err), "entries", i)
 		}
+		planned.at = i
 		out.entries = append(out.entries, *planned)
 	}
 	if twice := sortEntries(out.entries); twice != nil {
-		return nil, fmt.Errorf("two entries have the same key: %s", c.keyText(keys, twice))
+		return nil, placed(fmt.Errorf("two entries have the same key: %s", c.keyText(keys, twice)), "entries", twice.at)
+	}
+	if out.kind == StateList || out.kind == StateMap { // no state backend keeps an empty one
+		out.entries = slices.DeleteFunc(out.entries, func(e plannedEntry) bool { return len(e.parts) == 0 })
 	}
 	return out, nil
 }
@@ -210,6 +219,9 @@ func (c *creation) planEntry(keys *keyEncoder, ns *serializer.Type, kind StateKi
 				at = access[1]
 			}
 			b, err := v.append(at, x)
+			if err == nil && isNull(x) { // at which Flink's reader ends, whatever follows
+				err = errors.New("a list state has no null elements")
+			}
 			if err != nil {
 				return nil, where(fmt.Errorf("[%d]: %w", i, err))
 			}
@@ -330,7 +342,10 @@ func (c *creation) planTimers(p *operatorPlan, keys *keyEncoder, timers []timerJ
 		if k < 0 {
 			ns, err := c.namespaceType(t.NamespaceType, t.NamespaceSerializer)
 			if err != nil {
-				return fmt.Errorf("timers[%d]: %w", i, err)
+				return placed(fmt.Errorf("timers[%d]: %w", i, err), "timers", i)
+			}
+			if err := nameFits("service", processingTimers+name); err != nil {
+				return placed(fmt.Errorf("timers[%d]: %w", i, err), "timers", i)
 			}
 			k = len(services)
 			services = append(services, &timerService{name: name, namespace: ns, words: t.NamespaceType, domains: map[string][]plannedEntry{}})
@@ -338,8 +353,9 @@ func (c *creation) planTimers(p *operatorPlan, keys *keyEncoder, timers []timerJ
 		s := services[k]
 		e, err := planTimer(keys, s, t)
 		if err != nil {
-			return fmt.Errorf("timers[%d]: %w", i, err)
+			return placed(fmt.Errorf("timers[%d]: %w", i, err), "timers", i)
 		}
+		e.at = i
 		s.domains[t.Domain] = append(s.domains[t.Domain], *e)
 	}
 	for _, s := range services {
@@ -347,7 +363,10 @@ func (c *creation) planTimers(p *operatorPlan, keys *keyEncoder, timers []timerJ
 			prefix := map[string]string{"event": eventTimers, "processing": processingTimers}[domain]
 			state := plannedState{kind: StateTimer, meta: serializer.NewTimerState(prefix+s.name, serializer.NewTimer(p.key, s.namespace)), entries: s.domains[domain]}
 			if twice := sortEntries(state.entries); twice != nil {
-				return fmt.Errorf("two timers of key %s are the same", c.keyText(keys, twice))
+				return placed(fmt.Errorf("two timers of key %s are the same", c.keyText(keys, twice)), "timers", twice.at)
+			}
+			if p.hasState(state.meta.Name) {
+				return placed(fmt.Errorf("state %s is that of the timers", state.meta.Name), "states")
 			}
 			p.states = append(p.states, state)
 		}
@@ -381,6 +400,9 @@ func (c *creation) planOperatorState(p *operatorPlan, s *operatorStateJSON) erro
 	if s.Name == "" {
 		return fmt.Errorf("has no name")
 	}
+	if err := nameFits("name", s.Name); err != nil {
+		return err
+	}
 	for _, list := range [][]plannedOperatorState{p.lists, p.broadcasts, p.raw} {
 		for _, other := range list {
 			if other.meta.Name == s.Name && (s.Mode == "raw") == (other.meta.Options == nil) {
@@ -401,8 +423,11 @@ func (c *creation) planOperatorState(p *operatorPlan, s *operatorStateJSON) erro
 		out.meta = serializer.NewListState(s.Name, s.Mode == "union", t)
 		for i, x := range s.Entries {
 			b, err := t.AppendFromJSON(nil, x)
+			if err == nil && isNull(x) { // Flink fails to restore it
+				err = errors.New("a list has no null elements")
+			}
 			if err != nil {
-				return fmt.Errorf("entries[%d]: %w", i, err)
+				return placed(fmt.Errorf("entries[%d]: %w", i, err), "entries", i)
 			}
 			out.parts = append(out.parts, plannedPart{value: b})
 		}
@@ -416,14 +441,14 @@ func (c *creation) planOperatorState(p *operatorPlan, s *operatorStateJSON) erro
 		for i, x := range s.Entries {
 			pair, err := elementsOf(x)
 			if err != nil || len(pair) != 2 {
-				return fmt.Errorf("entries[%d]: is no [key, value] pair", i)
+				return placed(fmt.Errorf("entries[%d]: is no [key, value] pair", i), "entries", i)
 			}
 			part := plannedPart{}
 			if part.key, err = key.AppendFromJSON(nil, pair[0]); err == nil {
 				part.value, err = value.AppendFromJSON(nil, pair[1])
 			}
 			if err != nil {
-				return fmt.Errorf("entries[%d]: %w", i, err)
+				return placed(fmt.Errorf("entries[%d]: %w", i, err), "entries", i)
 			}
 			out.parts = append(out.parts, part)
 		}
@@ -436,7 +461,7 @@ func (c *creation) planOperatorState(p *operatorPlan, s *operatorStateJSON) erro
 		for i, x := range s.Entries {
 			b, err := rawBytes(x)
 			if err != nil {
-				return fmt.Errorf("entries[%d]: %w", i, err)
+				return placed(fmt.Errorf("entries[%d]: %w", i, err), "entries", i)
 			}
 			out.parts = append(out.parts, plannedPart{value: b})
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/big"
 	"slices"
@@ -222,11 +223,8 @@ func (d *describer) Decimal(t *serializer.Type, unscaled []byte, scale int32) {
 func (d *describer) Time(t *serializer.Type, seconds int64, nanos int32) {
 	at := time.Unix(seconds, int64(nanos)).UTC()
 	day := at.Format("2006-01-02T15:04")
-	if y := at.Year(); y > 9999 || y < 0 { // java.time writes a sign and as many digits as needed
-		day = strconv.Itoa(y) + at.Format("-01-02T15:04")
-		if y > 9999 {
-			day = "+" + day
-		}
+	if y := at.Year(); y > 9999 || y < 0 { // java.time writes a sign and as many digits as needed, at least four
+		day = fmt.Sprintf("%+05d", y) + at.Format("-01-02T15:04")
 	}
 	local := t.Kind == serializer.KindLocalDateTime || t.Kind == serializer.KindTimestamp
 	if !local || at.Second() != 0 || nanos != 0 {

@@ -19,6 +19,8 @@ import (
 // its types looked up and its values still as text. CreateFrom makes a snapshot of
 // it, and Describe such a file of a snapshot. It is not changed by use.
 type Description struct {
+	name      string // of the file
+	text      []byte
 	operators []describedJSON
 	classes   serializer.Classes
 	// unparsed says why some classes have no type; nothing may need them.
@@ -113,8 +115,94 @@ type (
 	}
 )
 
-// ReadDescription reads a description file. Its errors name the file and the line,
-// or the operator and the member.
+// DescriptionError says that a description cannot be made a snapshot of, and where.
+type DescriptionError struct {
+	Name string // of the file
+	Line int    // from 1; 0 is not known
+	Err  error
+}
+
+func (e *DescriptionError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %v", e.Name, e.Err)
+	}
+	return fmt.Sprintf("%s: line %d: %v", e.Name, e.Line, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *DescriptionError) Unwrap() error { return e.Err }
+
+// placedError knows the members and indexes below which its cause is.
+type placedError struct {
+	path []any
+	err  error
+}
+
+func (e *placedError) Error() string { return e.err.Error() }
+
+func (e *placedError) Unwrap() error { return e.err }
+
+// placed puts an error of a part where the part is; nil stays nil.
+func placed(err error, path ...any) error {
+	if err == nil {
+		return nil
+	}
+	var below *placedError
+	if errors.As(err, &below) {
+		path = append(path, below.path...)
+	}
+	return &placedError{path, err}
+}
+
+// failed is an error of the description with the line of its place.
+func (d *Description) failed(err error) error {
+	out := &DescriptionError{Name: d.name, Err: err}
+	var at *placedError
+	if errors.As(err, &at) {
+		out.Line = lineOf(d.text, offsetOf(d.text, at.path))
+	}
+	return out
+}
+
+// offsetOf is where in the text of a description a part is, as far as the path to it
+// can be followed.
+func offsetOf(text []byte, path []any) int64 {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	at := int64(0)
+	for _, step := range path {
+		if _, err := dec.Token(); err != nil { // the opening bracket
+			return at
+		}
+		found := false
+		for i := 0; !found && dec.More(); i++ {
+			found = step == any(i)
+			if name, ok := step.(string); ok {
+				t, err := dec.Token()
+				if err != nil {
+					return at
+				}
+				found = t == json.Token(name)
+			}
+			if !found {
+				var other json.RawMessage
+				if dec.Decode(&other) != nil {
+					return at
+				}
+			}
+		}
+		if !found {
+			return at
+		}
+		at = dec.InputOffset()
+		for at < int64(len(text)) && strings.IndexByte(" \t\r\n:,", text[at]) >= 0 {
+			at++
+		}
+	}
+	return at
+}
+
+// ReadDescription reads a description file. What is wrong with it is a
+// *DescriptionError; another error is the reader's.
 func ReadDescription(r io.Reader, opts *DescriptionOptions) (*Description, error) {
 	if opts == nil {
 		opts = &DescriptionOptions{}
@@ -129,27 +217,31 @@ func ReadDescription(r io.Reader, opts *DescriptionOptions) (*Description, error
 	}
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	if int64(len(text)) > limit {
-		return nil, fmt.Errorf("%s: has more than %d bytes", name, limit)
+		return nil, &DescriptionError{Name: name, Err: fmt.Errorf("has more than %d bytes", limit)}
 	}
 	var file descriptionJSON
+	d := &Description{name: name, text: text, classes: serializer.Classes{}, hash: serializer.HashRules{}}
+	at := func(offset int64, err error) error {
+		return &DescriptionError{Name: name, Line: lineOf(text, offset), Err: err}
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&file); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, jsonError(text, dec.InputOffset(), err))
+		return nil, at(jsonError(text, dec.InputOffset(), err))
 	}
 	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
-		return nil, fmt.Errorf("%s: line %d: there is text behind the description", name, lineOf(text, int64(len(text)-len(rest))))
+		return nil, at(int64(len(text)-len(rest)), fmt.Errorf("there is text behind the description"))
 	}
-	if at, err := checkMembers(text[:dec.InputOffset()], reflect.TypeFor[descriptionJSON]()); err != nil {
-		return nil, fmt.Errorf("%s: line %d: %w", name, lineOf(text, int64(at)), err)
+	if offset, err := checkMembers(text[:dec.InputOffset()], reflect.TypeFor[descriptionJSON]()); err != nil {
+		return nil, at(int64(offset), err)
 	}
 	if file.Format != 1 {
-		return nil, fmt.Errorf("%s: format is %d: only 1 is known", name, file.Format)
+		return nil, d.failed(placed(fmt.Errorf("format is %d: only 1 is known", file.Format), "format"))
 	}
-	d := &Description{operators: file.Operators, classes: serializer.Classes{}, hash: serializer.HashRules{}}
+	d.operators = file.Operators
 	for class, t := range opts.Classes {
 		d.classes[class] = t
 	}
@@ -157,12 +249,12 @@ func ReadDescription(r io.Reader, opts *DescriptionOptions) (*Description, error
 		d.hash[class] = rule
 	}
 	if err := d.addClasses(file.Classes); err != nil {
-		return nil, fmt.Errorf("%s: classes: %w", name, err)
+		return nil, d.failed(placed(fmt.Errorf("classes: %w", err), "classes"))
 	}
 	for class, text := range file.HashCodes {
 		rule, err := ParseHashRule(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: hash_codes: class %s: %w", name, class, err)
+			return nil, d.failed(placed(fmt.Errorf("hash_codes: class %s: %w", class, err), "hash_codes", class))
 		}
 		d.hash[class] = rule
 	}
@@ -174,7 +266,7 @@ func ReadDescription(r io.Reader, opts *DescriptionOptions) (*Description, error
 			err = fmt.Errorf("is %s again", ids[id])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: operators[%d]: %w", name, i, err)
+			return nil, d.failed(placed(fmt.Errorf("operators[%d]: %w", i, err), "operators", i))
 		}
 		ids[id] = o.label()
 	}
@@ -239,28 +331,28 @@ func lineOf(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:max(0, min(offset, int64(len(text))))], []byte{'\n'})
 }
 
-// jsonError tells where in the text an error of encoding/json is.
-func jsonError(text []byte, offset int64, err error) error {
+// jsonError is an error of encoding/json, and where in the text it is.
+func jsonError(text []byte, offset int64, err error) (int64, error) {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &syntax):
 		offset = syntax.Offset
 	case errors.As(err, &kind) && kind.Field == "":
-		return fmt.Errorf("line %d: the description cannot be a JSON %s", lineOf(text, kind.Offset), kind.Value)
+		return kind.Offset, fmt.Errorf("the description cannot be a JSON %s", kind.Value)
 	case errors.As(err, &kind):
-		return fmt.Errorf("line %d: %s cannot be a JSON %s", lineOf(text, kind.Offset), kind.Field, kind.Value)
+		return kind.Offset, fmt.Errorf("%s cannot be a JSON %s", kind.Field, kind.Value)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("line %d: the JSON ends early", lineOf(text, int64(len(text))))
+		return int64(len(text)), fmt.Errorf("the JSON ends early")
 	}
-	return fmt.Errorf("line %d: %s", lineOf(text, offset), strings.TrimPrefix(err.Error(), "json: "))
+	return offset, errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func (o *describedJSON) label() string {
 	if o.UID != "" {
-		return "operator " + o.UID
+		return "operator " + shortName(o.UID)
 	}
-	return "operator " + o.UIDHash
+	return "operator " + shortName(o.UIDHash)
 }
 
 func (o *describedJSON) id() (metadata.OperatorID, error) {

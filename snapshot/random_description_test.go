@@ -15,15 +15,23 @@ import (
 // TestCreateFromRandom creates random descriptions in every kind of snapshot; they
 // all describe to the same, and from that text once more.
 func TestCreateFromRandom(t *testing.T) {
+	createFromSeeds(t, 100, flinkverify.RandomDescription)
+}
+
+// TestCreateFromWide is the same for descriptions at the edges of the format.
+func TestCreateFromWide(t *testing.T) {
+	createFromSeeds(t, 10, func(seed uint64) []byte { return flinkverify.WideDescription(seed, true).Text })
+}
+
+func createFromSeeds(t *testing.T, seeds uint64, describe func(seed uint64) []byte) {
 	classes, hash := verifyClasses(t)
 	uids := map[metadata.OperatorID]string{}
-	seeds := uint64(100)
 	if testing.Short() {
 		seeds = 10
 	}
 	for seed := range seeds {
 		f := memFixture(t)
-		text := flinkverify.RandomDescription(seed)
+		text := describe(seed)
 		for uid := range flinkverify.Compared(t, text) {
 			uids[metadata.OperatorIDFromUID(uid)] = uid
 		}

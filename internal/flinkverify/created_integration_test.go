@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,38 @@ func testCreated(t *testing.T, f *fixture, flink *flinkverify.Flink) {
 				require.NoError(t, err)
 				_, err = snapshot.CreateFrom(t.Context(), f.pool, snapshot.SavepointIn(f.at(made)), read, &way.create)
 				require.NoError(t, err)
+				flink.Pass(t, "metadata %s %s", made, file)
+				flink.Pass(t, "restore %s %s --out %s-restored %s", made, file, made, flags)
+				changed, err := os.ReadFile(filepath.Join(made+"-restored", "expected.json"))
+				require.NoError(t, err)
+				f.same(t, changed, f.open(f.at(made+"-restored")))
+			})
+		}
+	}
+}
+
+// testWide does the same for descriptions at the edges of the format, each in two ways.
+func testWide(t *testing.T, f *fixture, flink *flinkverify.Flink) {
+	first, last := uint64(3), uint64(8)
+	if s := os.Getenv("SEEDS"); s != "" {
+		first, last = seeds(t, s)
+	}
+	for seed := first; seed <= last; seed++ {
+		w := flinkverify.WideDescription(seed, !strings.HasPrefix(flink.Version, "1."))
+		for k := range uint64(2) {
+			way := createdWays[(seed+2*k+seed/4)%4]
+			if w.HashOnly && strings.Contains(way.flags, "rocksdb") {
+				way = createdWays[2]
+			}
+			t.Run(fmt.Sprintf("%d-%s", seed, way.name), func(t *testing.T) {
+				out := t.TempDir()
+				file, made := filepath.Join(out, "wide.json"), filepath.Join(out, "made")
+				require.NoError(t, os.WriteFile(file, w.Text, 0o666))
+				read, err := snapshot.ReadDescription(bytes.NewReader(w.Text), &snapshot.DescriptionOptions{Classes: f.classes, Hash: f.hash})
+				require.NoError(t, err)
+				_, err = snapshot.CreateFrom(t.Context(), f.pool, snapshot.SavepointIn(f.at(made)), read, &way.create)
+				require.NoError(t, err)
+				flags := strings.Replace(way.flags, "--parallelism 3", fmt.Sprintf("--parallelism %d", min(3, w.MaxParallelism)), 1)
 				flink.Pass(t, "metadata %s %s", made, file)
 				flink.Pass(t, "restore %s %s --out %s-restored %s", made, file, made, flags)
 				changed, err := os.ReadFile(filepath.Join(made+"-restored", "expected.json"))

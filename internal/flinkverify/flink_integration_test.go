@@ -28,6 +28,7 @@ func TestARealFlink(t *testing.T) {
 			t.Parallel()
 			t.Run("written", func(t *testing.T) { testWritten(t, f, flink) })
 			t.Run("created", func(t *testing.T) { testCreated(t, f, flink) })
+			t.Run("wide", func(t *testing.T) { testWide(t, f, flink) })
 			t.Run("backends", func(t *testing.T) { testBackends(t, f, flink) })
 			t.Run("evolved", func(t *testing.T) { testEvolved(t, f, flink) })
 			t.Logf("Flink %s passed %d commands", version, flink.Done)

@@ -84,6 +84,7 @@ func (s *Silent) Error() string { return "reported" }
 func Of(err error) Code {
 	var own *Error
 	var silent *Silent
+	var description *snapshot.DescriptionError
 	switch {
 	case err == nil:
 		return Done
@@ -93,6 +94,8 @@ func Of(err error) Code {
 		return own.Code
 	case errors.Is(err, context.Canceled):
 		return Interrupted
+	case errors.As(err, &description):
+		return Usage
 	case errors.Is(err, damage.ErrUnsupportedVersion):
 		return Unsupported
 	case errors.Is(err, damage.ErrCorrupt), errors.Is(err, blobstore.ErrDataCorrupt):
