@@ -46,6 +46,7 @@ type CopyFile struct {
 	Present bool `json:"present,omitempty"`
 
 	location blobstore.Location
+	copied   bool // by this run
 }
 
 // CopyPlan says what a copy will do. Its methods may not be used concurrently.
@@ -322,10 +323,41 @@ func (p *CopyPlan) commit(ctx context.Context) error {
 			return failed
 		}
 	}
+	if err == nil {
+		err = w.Commit(ctx, p.cp)
+	}
+	if errors.Is(err, ErrAlreadyThere) { // another copy began as this one did, and was faster
+		err = errors.Join(err, p.withdraw(ctx))
+	}
+	return err
+}
+
+// withdraw removes the files that this run copied from a folder that has become that
+// of another snapshot, but for those which that one names.
+func (p *CopyPlan) withdraw(ctx context.Context) error {
+	other, err := Open(ctx, p.src.pool, p.to, nil)
 	if err != nil {
 		return err
 	}
-	return w.Commit(ctx, p.cp)
+	named := map[string]bool{}
+	for f := range Files(other) {
+		named[f.Location.Key()] = true
+	}
+	for i := range p.Files {
+		at := p.to.Join(p.Files[i].Name)
+		if !p.Files[i].copied || named[at.Key()] {
+			continue
+		}
+		store, name, err := p.src.pool.Resolve(ctx, at)
+		if err == nil {
+			err = store.Delete(ctx, name)
+		}
+		if err != nil && !errors.Is(err, blobstore.ErrNotExist) {
+			return err
+		}
+		p.Files[i].Present, p.Files[i].copied = false, false
+	}
+	return nil
 }
 
 func (p *CopyPlan) copyFiles(ctx context.Context) error {
@@ -356,7 +388,7 @@ func (p *CopyPlan) copyFiles(ctx context.Context) error {
 		if err := p.copyFile(ctx, todo[i], func(n int64) { tell(n, 0) }); err != nil {
 			return err
 		}
-		todo[i].Present = true
+		todo[i].Present, todo[i].copied = true, true
 		tell(0, 1)
 		return nil
 	})

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,6 +98,45 @@ func TestCopyOverAnotherHalf(t *testing.T) {
 	require.Zero(t, copyAgain.Bytes)
 	_, err = copyAgain.Apply(t.Context())
 	require.NoError(t, err)
+}
+
+// Of two different copies that begin in one empty folder at the same time one is made,
+// whole and with nothing of the other, which says that it was not.
+func TestTwoCopiesAtOnce(t *testing.T) {
+	for range 20 {
+		f := memFixture(t)
+		f.chain("ckp", jobA, 6)
+		makeSmall(t, f, "small", CreateCanonical)
+		var plans []*CopyPlan
+		for _, from := range []string{"ckp/" + jobA + "/chk-3", "ckp/" + jobA + "/chk-6", "small"} {
+			s, err := Open(t.Context(), f.pool, f.loc(from), nil)
+			require.NoError(t, err)
+			p, err := PlanCopy(t.Context(), s, f.loc("to"), nil)
+			require.NoError(t, err)
+			plans = append(plans, p)
+		}
+		errs := make([]error, len(plans))
+		var wg sync.WaitGroup
+		for i, p := range plans {
+			wg.Go(func() { _, errs[i] = p.Apply(t.Context()) })
+		}
+		wg.Wait()
+		made := 0
+		for i, p := range plans {
+			if errs[i] != nil {
+				require.ErrorIs(t, errs[i], ErrAlreadyThere)
+				continue
+			}
+			made++
+			v, err := VerifyAt(t.Context(), f.pool, f.loc("to"), nil)
+			require.NoError(t, err)
+			require.Empty(t, codes(v))
+			sizes, err := objectsIn(t.Context(), f.pool, f.loc("to"))
+			require.NoError(t, err)
+			require.Len(t, sizes, len(p.Files)+1)
+		}
+		require.Equal(t, 1, made)
+	}
 }
 
 // What another conversion of the same snapshot left is taken away; what one of
