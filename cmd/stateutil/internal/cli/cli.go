@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,6 +86,28 @@ func (g *global) note(format string, args ...any) {
 
 func usage(format string, args ...any) error {
 	return exit.With(exit.Usage, fmt.Errorf(format, args...))
+}
+
+// unreadable is an error of a file that a flag names: a name under which nothing, or no
+// file, is to be found is bad usage, and what a disk or its owner refuses is not.
+func unreadable(flag string, err error) error {
+	err = fmt.Errorf("%s: %w", flag, err)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return exit.With(exit.AccessDenied, err)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
+		return exit.With(exit.Usage, err)
+	}
+	return exit.With(exit.Failed, err)
+}
+
+// unwritable is an error of the file of -o: it says nothing of the snapshot.
+func unwritable(err error) error {
+	code := exit.Failed
+	if errors.Is(err, fs.ErrPermission) {
+		code = exit.AccessDenied
+	}
+	return exit.With(code, fmt.Errorf("-o: %w", err))
 }
 
 func (g *global) getenv(name string) string {

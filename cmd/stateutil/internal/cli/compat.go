@@ -150,7 +150,7 @@ func (g *global) schemaOf(ctx context.Context, arg string, o *compatOptions, pro
 			return s, arg, nil
 		}
 		if !errors.Is(err, os.ErrNotExist) || !strings.Contains(arg, "://") {
-			return nil, arg, exit.With(exit.Usage, err)
+			return nil, arg, unreadable("schema", err)
 		}
 	}
 	s, err := g.open(ctx, arg)

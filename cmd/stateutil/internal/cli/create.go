@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -150,14 +151,15 @@ func readDescription(o *createOptions) (*snapshot.Description, error) {
 	if o.from != "-" {
 		f, err := os.Open(o.from)
 		if err != nil {
-			return nil, usage("--from: %w", err)
+			return nil, unreadable("--from", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	d, err := snapshot.ReadDescription(in, opts)
-	if err != nil {
-		return nil, usage("%w", err)
+	var bad *snapshot.DescriptionError
+	if err != nil && !errors.As(err, &bad) {
+		return nil, unreadable("--from", err)
 	}
-	return d, nil
+	return d, err
 }

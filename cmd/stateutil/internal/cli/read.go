@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark/tidemark/cmd/stateutil/internal/exit"
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/terminal"
 	"github.com/tidemark/tidemark/snapshot"
 )
@@ -370,7 +368,7 @@ func (g *global) rowOutput(name string) (*rowFile, error) {
 		f, err = os.CreateTemp(dirOf(name), ".stateutil-*")
 	}
 	if err != nil {
-		return nil, exit.With(exit.Failed, fmt.Errorf("-o: %w", err)) // not "no checkpoint there"
+		return nil, unwritable(err)
 	}
 	b := bufio.NewWriterSize(f, 1<<20)
 	return &rowFile{Writer: b, buf: b, file: f, name: name, direct: direct}, nil
@@ -394,7 +392,10 @@ func (r *rowFile) commit() error {
 		os.Remove(r.file.Name())
 	}
 	r.file = nil
-	return err
+	if err != nil {
+		return unwritable(err)
+	}
+	return nil
 }
 
 func (r *rowFile) abort() {

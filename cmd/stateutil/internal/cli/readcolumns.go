@@ -3,14 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 
-	"github.com/tidemark/tidemark/cmd/stateutil/internal/exit"
 	"github.com/tidemark/tidemark/cmd/stateutil/internal/terminal"
 	"github.com/tidemark/tidemark/snapshot"
 	"github.com/tidemark/tidemark/snapshot/export"
@@ -55,7 +53,7 @@ func (g *global) readColumns(ctx context.Context, s *snapshot.Snapshot, opts *sn
 		return statesError(err)
 	}
 	if _, err := os.Stat(dirOf(filepath.Clean(o.output))); err != nil {
-		return exit.With(exit.Failed, fmt.Errorf("-o: %w", err)) // not "no checkpoint there"
+		return unwritable(err)
 	}
 	if st, err := os.Stat(o.output); o.all || strings.HasSuffix(o.output, "/") || err == nil && st.IsDir() {
 		names, err := export.ToDir(ctx, s, o.output, eo)

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
@@ -166,12 +168,15 @@ func (g *global) flags(f *pflag.FlagSet) {
 func (g *global) setup(cmd *cobra.Command) error {
 	loaded, err := settings.Apply(cmd.Flags(), settings.Sources{File: g.config, Environ: g.env.Environ})
 	if err != nil {
-		return exit.With(exit.Usage, err)
+		return settingsError(err)
+	}
+	if loaded.Denied != nil {
+		g.note("%v: goes on without it", loaded.Denied)
 	}
 	g.loaded, g.store = loaded, map[string]string{}
 	if g.flinkConf != "" {
 		if g.flink, err = settings.ReadFlinkConf(g.flinkConf); err != nil {
-			return exit.With(exit.Usage, err)
+			return settingsError(err)
 		}
 		for k, v := range g.flink.Store {
 			g.store[k] = v
@@ -200,6 +205,14 @@ func (g *global) setup(cmd *cobra.Command) error {
 		return usage("--max-rps is %g: 0 or more", g.maxRPS)
 	}
 	return nil
+}
+
+// settingsError is bad usage, unless a file may not be read.
+func settingsError(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return exit.With(exit.AccessDenied, err)
+	}
+	return exit.With(exit.Usage, err)
 }
 
 func (g *global) debugging() bool { return g.logLevel == "debug" }

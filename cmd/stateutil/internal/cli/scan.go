@@ -223,7 +223,7 @@ func parseKeyGroups(s string) (*metadata.KeyGroupRange, error) {
 func readClasses(file string) (serializer.Classes, serializer.HashRules, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, nil, usage("--classes: %w", err)
+		return nil, nil, unreadable("--classes", err)
 	}
 	defer f.Close()
 	classes, hash, err := snapshot.ReadClasses(f)

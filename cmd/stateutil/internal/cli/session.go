@@ -68,7 +68,7 @@ func (g *global) uidNames() ([]string, error) {
 	if g.uidFile != "" {
 		b, err := os.ReadFile(g.uidFile)
 		if err != nil {
-			return nil, usage("--uids: %w", err)
+			return nil, unreadable("--uids", err)
 		}
 		names = append(strings.Split(string(b), "\n"), names...)
 	}

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/env/v2"
@@ -44,6 +45,9 @@ type Loaded struct {
 	Store map[string]string
 	// File is the configuration file that was read, if any.
 	File string
+	// Denied is why DefaultFile was passed over although it is there: this user may
+	// not read it, as when a service runs with the home of another.
+	Denied error
 }
 
 // DefaultFile is stateutil/stateutil.yaml in the user's configuration folder.
@@ -76,7 +80,9 @@ func Apply(flags *pflag.FlagSet, src Sources) (*Loaded, error) {
 	if name != "" {
 		b, err := os.ReadFile(name)
 		switch {
-		case optional && errors.Is(err, fs.ErrNotExist):
+		case optional && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)):
+		case optional && errors.Is(err, fs.ErrPermission):
+			out.Denied = fmt.Errorf("configuration file: %w", err)
 		case err != nil:
 			return nil, fmt.Errorf("configuration file: %w", err)
 		default:
