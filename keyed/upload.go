@@ -25,6 +25,9 @@ type UploadOptions struct {
 	// snapshot.LocalCopies, if the state is one file; "" keeps none. Databases keep theirs
 	// as their options say.
 	LocalCopy string
+	// LocalCopyFailed is told why there is no copy in LocalCopy of what was uploaded: a
+	// restart will read from the store then. Nil is nobody.
+	LocalCopyFailed func(error)
 }
 
 // UploadFile writes a snapshot as one exclusive file of to, or into the handle if it is
@@ -46,6 +49,9 @@ func UploadFile(ctx context.Context, s Snapshot, to *snapshot.Writer, opts *Uplo
 	file, err := f.Close()
 	if err != nil {
 		return nil, err
+	}
+	if err := f.CopyError(); err != nil && o.LocalCopyFailed != nil {
+		o.LocalCopyFailed(err)
 	}
 	h := &metadata.KeyGroupsHandle{Form: metadata.TagKeyGroupsWithID, Range: w.KeyGroups, Offsets: w.Offsets, Delegate: file, ID: javaio.NewString(o.ID)}
 	if w.Format == FormatCanonical {

@@ -135,6 +135,9 @@ func Start(ctx context.Context, j *stream.Job, opts *Options) (*Execution, error
 // openLocal makes what backends on disk and local copies need and nobody has given.
 func (e *Execution) openLocal() error {
 	o := &e.opts.State
+	if o.Log == nil {
+		o.Log = e.opts.Log
+	}
 	if o.Backend != task.BackendLSM && !o.LocalRecovery {
 		return nil
 	}

@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,6 +143,60 @@ func TestLocalRecovery(t *testing.T) {
 			requireFirstCounts(t, readLines(t, to), keys)
 		})
 	}
+}
+
+// TestLocalCopyFails takes from a task the folder of its local copies. Checkpoints are
+// complete nonetheless, and the job does not restart; its log says what is missing.
+func TestLocalCopyFails(t *testing.T) {
+	checkpoints, databases := t.TempDir(), t.TempDir()
+	logged := &warnings{}
+	dir := "file://" + filepath.ToSlash(checkpoints)
+	e, err := runtime.Start(t.Context(), endlessCopyJob(4_000, t.TempDir(), func(int64) error { return nil }), &runtime.Options{Checkpoints: dir,
+		Retained: 1, Writer: &snapshot.WriterOptions{MemoryThreshold: -1}, Restart: fixedDelay(t, 10), Log: slog.New(slog.NewTextHandler(logged, nil)),
+		State: task.StateOptions{Backend: task.BackendHeap, Dir: databases, LocalRecovery: true}})
+	require.NoError(t, err)
+	folders := 0
+	for taken := 0; taken < 4 || folders == 0; {
+		var refused *checkpoint.Failure
+		if _, err := e.Checkpoint(t.Context(), event.Checkpoint, ""); err != nil {
+			require.ErrorAs(t, err, &refused) // the tasks do not run yet
+			continue
+		}
+		taken++
+		if folders > 0 {
+			continue
+		}
+		runs, err := filepath.Glob(filepath.Join(databases, "*", "*", "*"))
+		require.NoError(t, err)
+		for _, run := range runs {
+			require.Eventually(t, func() bool { return os.RemoveAll(run) == nil && os.WriteFile(run, nil, 0o600) == nil }, time.Minute, time.Millisecond)
+			folders++
+		}
+		taken = 0
+	}
+	_, err = e.Stop(t.Context(), event.SavepointCanonical, dir, false)
+	require.NoError(t, err)
+	require.Zero(t, e.Restarts())
+	require.Contains(t, logged.String(), `level=WARN msg="no local copy is kept" operator=`)
+	require.Contains(t, logged.String(), `level=WARN msg="a local copy is left"`)
+}
+
+// warnings is a log that many goroutines write.
+type warnings struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (w *warnings) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *warnings) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
 }
 
 // endlessCopyJob is copyJob with a source that does not end.

@@ -91,12 +91,24 @@ func (s *slot) copyDir(id int64) string {
 	return filepath.Join(s.copies, checkpointPrefix+strconv.FormatInt(id, 10))
 }
 
+// copyFailed tells that a checkpoint has no local copy. As in Flink it is none the worse
+// for it: a restart reads from the store.
+func (s *slot) copyFailed(of Place, id int64, err error) {
+	if s.opts.Log != nil {
+		s.opts.Log.Warn("no local copy is kept", "operator", of.Name, "subtask", of.Subtask, "checkpoint", id, "error", err)
+	}
+}
+
+// copyLeft tells that local copies which nobody needs could not be removed.
+func (s *slot) copyLeft(id int64, err error) {
+	if s.opts.Log != nil {
+		s.opts.Log.Warn("a local copy is left", "checkpoint", id, "error", err)
+	}
+}
+
 // keepCopies drops the copies of checkpoints before one that is complete, if that has a
 // copy.
 func (s *slot) keepCopies(id int64) error {
-	if s.copies == "" {
-		return nil
-	}
 	entries, err := os.ReadDir(s.copies)
 	if err != nil {
 		return err
@@ -131,8 +143,11 @@ func (s *slot) confirmed(id int64) error {
 		return nil
 	}
 	s.keyed.Confirmed(id)
-	if err := s.keepCopies(id); err != nil {
-		return err
+	if s.copies != "" {
+		if err := errors.Join(s.keepCopies(id), s.removeEarlier()); err != nil {
+			s.copyLeft(id, err)
+		}
+		return nil
 	}
 	return s.removeEarlier()
 }
@@ -146,7 +161,10 @@ func (s *slot) aborted(id int64) error {
 	if s.copies == "" {
 		return nil
 	}
-	return os.RemoveAll(s.copyDir(id))
+	if err := os.RemoveAll(s.copyDir(id)); err != nil {
+		s.copyLeft(id, err)
+	}
+	return nil
 }
 
 // owned says that the snapshot the attempt starts from is one that the job took.

@@ -155,6 +155,7 @@ func (f *frozen) write(ctx context.Context, to *snapshot.Writer, b event.Barrier
 		}
 		if b.Options.Type == event.Checkpoint || b.Options.Type == event.FullCheckpoint {
 			up.LocalCopy = f.raw.env.slot.copyDir(b.ID)
+			up.LocalCopyFailed = func(err error) { f.raw.env.slot.copyFailed(f.place, b.ID, err) }
 		}
 		up.Full = o.Full || b.Options.Type != event.Checkpoint
 		up.Forward = b.Options.Type == event.FullCheckpoint && !o.Full

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 
 	"github.com/tidemark/tidemark/incremental/sst"
@@ -42,6 +43,8 @@ type StateOptions struct {
 	Compress bool
 	// Clock is that of TTL; nil is the system's.
 	Clock keyed.Clock
+	// Log is told of local copies that could not be made; nil is nobody.
+	Log *slog.Logger
 }
 
 // Restored is the snapshot that a job starts from. Many tasks share it.
