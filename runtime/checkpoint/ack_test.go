@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,12 +23,14 @@ type oneTask struct {
 
 func (o *oneTask) Update(f func(*incremental.Registry) error) error { return f(o.reg) }
 
-func newOneTask(t *testing.T) *oneTask {
+func newOneTask(t *testing.T) *oneTask { return newOneTaskOf(t, Options{TolerableFailures: -1}) }
+
+func newOneTaskOf(t *testing.T, opts Options) *oneTask {
 	own, err := blobstore.Parse(storyDir)
 	require.NoError(t, err)
 	o := &oneTask{t: t, id: metadata.OperatorIDFromUID("count"), reg: incremental.NewRegistry(own)}
 	g := Graph{Vertices: []Vertex{{ID: o.id, Name: "count", Parallelism: 1, MaxParallelism: 8, Operators: []Operator{{ID: o.id}}}}}
-	o.core, err = NewCore(g, o, Options{TolerableFailures: -1}, Start{})
+	o.core, err = NewCore(g, o, opts, Start{})
 	require.NoError(t, err)
 	o.feed(Event{Kind: EvTask, Task: o.task(0), State: TaskRunning})
 	return o
@@ -100,4 +104,30 @@ func TestSavepointAcknowledgedTwice(t *testing.T) {
 	o.feed(ack())
 	require.Zero(t, o.reg.Unfinished())
 	require.NoError(t, failureOf(o.feed(Event{Kind: EvCommitted, ID: id, Outcome: Committed})))
+}
+
+// What a task had in flight stands in the metadata of each version that has a place for it.
+func TestChannelStateInEachVersion(t *testing.T) {
+	channel := func(gate int32) []metadata.ChannelHandle {
+		return []metadata.ChannelHandle{{Size: 8, Delegate: &metadata.RelativeFileHandle{Path: "channels", Size: 24},
+			Channels: []metadata.ChannelOffsets{{Gate: gate, Channel: 1, Size: 8, Offsets: []int64{4 + 8*int64(gate)}}}}}
+	}
+	for version := int32(3); version <= metadata.MaxVersion; version++ {
+		o := newOneTaskOf(t, Options{TolerableFailures: -1, FormatVersion: version})
+		id := o.trigger(event.Checkpoint)
+		out := o.feed(Event{Kind: EvAck, Ack: &event.Ack{ID: id, Task: o.task(0), State: []event.OperatorSubtask{
+			{ID: o.id, State: &metadata.SubtaskState{InputChannels: channel(0), OutputChannels: channel(1)}}}}})
+		require.NoError(t, failureOf(out))
+		commit := slices.IndexFunc(out, func(a Action) bool { return a.Kind == ActCommit })
+		require.GreaterOrEqual(t, commit, 0)
+		var b bytes.Buffer
+		require.NoError(t, metadata.Encode(&b, out[commit].Checkpoint), "version %d", version)
+		m, err := metadata.Decode(&b, nil)
+		require.NoError(t, err)
+		require.Equal(t, version, m.Version)
+		m, err = metadata.Convert(m, 5, nil)
+		require.NoError(t, err)
+		require.Equal(t, channel(0), m.Operators[0].Subtasks[0].InputChannels)
+		require.Equal(t, channel(1), m.Operators[0].Subtasks[0].OutputChannels)
+	}
 }

@@ -284,6 +284,11 @@ func (c *Core) finish(p *pending) (*metadata.Checkpoint, error) {
 		}
 		m.Properties = raw
 	}
+	if c.opts.FormatVersion >= 6 {
+		// The tasks' channel handles have no tag.
+		m.Version = 5
+		return metadata.Convert(m, c.opts.FormatVersion, nil)
+	}
 	return m, nil
 }
 
