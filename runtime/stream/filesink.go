@@ -24,6 +24,11 @@ import (
 //
 // and part-<run>-<subtask>-<number> with its suffix when it is committed. Run is
 // another one for each restart of the job. The folder belongs to one sink.
+//
+// A savepoint names files that the job itself commits with its next checkpoint. One that
+// has neither stopped the job nor been followed by a checkpoint needs them as they
+// are: a job that is started from another snapshot meanwhile removes them, and one that
+// is started from the savepoint then fails with the name of the file that is lost.
 type FileSink[T any] struct {
 	// Dir is the folder; it is made if it is not there.
 	Dir string
@@ -233,7 +238,11 @@ func (w *fileWriter[T]) PreCommit() ([]FileCommittable, error) {
 	}
 	list := w.done
 	w.done = nil
-	return list, nil
+	if len(list) == 0 {
+		return nil, nil
+	}
+	// A checkpoint may name them from now on: their names have to last as well.
+	return list, w.sink.syncDir()
 }
 
 // Close drops the file that is being written. Pre-committed files stay: a checkpoint
