@@ -46,7 +46,7 @@ type Backend[K comparable] struct {
 	drains *drainer
 	fresh  bool // nothing was written yet
 
-	mu   sync.Mutex
+	mu   sync.Mutex                          // of open, and of db where it is set or another goroutine reads it
 	open map[interface{ release() }]struct{} // views and snapshots
 }
 
@@ -297,10 +297,17 @@ func (b *Backend[K]) evict() {
 }
 
 // Confirmed implements keyed.Backend.
-func (b *Backend[K]) Confirmed(id int64) { b.db.Confirmed(id) }
+func (b *Backend[K]) Confirmed(id int64) { b.database().Confirmed(id) }
 
 // Aborted implements keyed.Backend.
-func (b *Backend[K]) Aborted(id int64) { b.db.Aborted(id) }
+func (b *Backend[K]) Aborted(id int64) { b.database().Aborted(id) }
+
+// database is the present one, for any goroutine: a restore has another.
+func (b *Backend[K]) database() *pebbledb.DB {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.db
+}
 
 func (b *Backend[K]) track(v interface{ release() }) {
 	b.mu.Lock()

@@ -40,15 +40,14 @@ func opener(t *testing.T) func() *Backend[string] {
 	}
 }
 
-// TestSnapshotBeforeMigration takes a snapshot and then registers a restored state with
-// a new type, before anything of the snapshot is in the database: the snapshot says that
-// its rows are of the old type, and they are. A view of before is refused.
-func TestSnapshotBeforeMigration(t *testing.T) {
+// finisher gives a function that writes a snapshot as a whole checkpoint of a folder, and
+// opens it.
+func finisher(t *testing.T) func(b *Backend[string], snap keyed.Snapshot, dir string) *snapshot.Snapshot {
 	root, err := blobstore.Parse("mem://lsm/job")
 	require.NoError(t, err)
 	store := blobstore.NewMem()
 	pool := blobstore.NewPool(nil, func(blobstore.Store) blobstore.Store { return store })
-	finish := func(b *Backend[string], snap keyed.Snapshot, dir string) *snapshot.Snapshot {
+	return func(b *Backend[string], snap keyed.Snapshot, dir string) *snapshot.Snapshot {
 		w, err := snapshot.NewWriter(t.Context(), pool, snapshot.Layout{Dir: root.Join(dir), Shared: root.Join("shared"), TaskOwned: root.Join("taskowned")}, nil)
 		require.NoError(t, err)
 		h, err := snap.Upload(t.Context(), w, nil)
@@ -61,6 +60,13 @@ func TestSnapshotBeforeMigration(t *testing.T) {
 		require.NoError(t, err)
 		return sn
 	}
+}
+
+// TestSnapshotBeforeMigration takes a snapshot and then registers a restored state with
+// a new type, before anything of the snapshot is in the database: the snapshot says that
+// its rows are of the old type, and they are. A view of before is refused.
+func TestSnapshotBeforeMigration(t *testing.T) {
+	finish := finisher(t)
 	open := opener(t)
 	b := open()
 	require.NoError(t, keyed.Value(b, "v", serializer.MustOf[before]()).Set(b.Key("a"), before{ID: 5}))
@@ -99,6 +105,36 @@ func TestSnapshotBeforeMigration(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, before{ID: 5}, y)
+}
+
+// TestNotifiedDuringRestore tells a backend of checkpoints while it is restored: late
+// notifications for the task before it may come then.
+func TestNotifiedDuringRestore(t *testing.T) {
+	open := opener(t)
+	b := open()
+	v := keyed.Value(b, "v", serializer.Int64)
+	require.NoError(t, v.Set(b.Key("a"), 1))
+	snap, err := b.Snapshot(t.Context(), 1)
+	require.NoError(t, err)
+	sn := finisher(t)(b, snap, "chk-1")
+	b = open()
+	v = keyed.Value(b, "v", serializer.Int64)
+	var notifiers sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	notifiers.Go(func() {
+		for id := int64(1); ctx.Err() == nil; id++ {
+			b.Confirmed(id)
+			b.Aborted(id)
+		}
+	})
+	err = b.Restore(t.Context(), keyed.RestoreSource{Snapshot: sn})
+	stop()
+	notifiers.Wait()
+	require.NoError(t, err)
+	x, ok, err := v.Get(b.Key("a"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.EqualValues(t, 1, x)
 }
 
 // TestSnapshotTwice refuses a number that is in use, and works on.

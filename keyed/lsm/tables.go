@@ -284,7 +284,10 @@ func (b *Backend[K]) openTables(ctx context.Context, s *source) (ok bool, err er
 	if err != nil {
 		return false, err
 	}
-	b.db, b.states, b.byName, b.fresh = db, states, byName, false
+	b.mu.Lock()
+	b.db = db
+	b.mu.Unlock()
+	b.states, b.byName, b.fresh = states, byName, false
 	for i, st := range b.states {
 		if st.st != nil {
 			st.st.Renumber(uint16(i))
