@@ -44,7 +44,7 @@ var (
 	parts   = flag.String("parts", "", "w1: some of values,lists,maps,folds; all if empty")
 	seconds = flag.Float64("seconds", 3, "dip: length of a phase")
 	dir     = flag.String("dir", "", "where snapshots go; a temporary directory if empty")
-	store   = flag.String("store", "", "w4rescale: URL of a folder in a blob store where checkpoints go, s3://bucket/folder?endpoint=...; a local folder if empty")
+	store   = flag.String("store", "", "w4rescale: URL of a folder in a blob store where checkpoints go, s3://bucket/folder?endpoint=... if built with -tags integration; a local folder if empty")
 	gogc    = flag.Int("gogc", 100, "GOGC")
 	profile = flag.String("cpuprofile", "", "file for a CPU profile")
 	kept    = flag.String("keep", "", "w4kept: folder with bench-flink's index.tsv")

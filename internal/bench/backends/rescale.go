@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/tidemark/tidemark/blobstore"
-	_ "github.com/tidemark/tidemark/blobstore/s3" // for -store
 	"github.com/tidemark/tidemark/keyed"
 	"github.com/tidemark/tidemark/metadata"
 	"github.com/tidemark/tidemark/serializer"
