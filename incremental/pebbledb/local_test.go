@@ -404,19 +404,26 @@ func (hanging) ReadAt(ctx context.Context, _ []byte, _ int64) (int, error) {
 	return 0, ctx.Err()
 }
 
+// keptCopy takes two checkpoints in /a, the second with one table more. Of the first,
+// which is confirmed, there is a local copy.
+func keptCopy(t *testing.T, p *Process, fs vfs.FS, o *objects) (one, two *Uploaded) {
+	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
+	require.NoError(t, err)
+	put(t, d, 0, 1000, 1)
+	one = snap(t, d, 1, o)
+	d.Confirmed(1)
+	put(t, d, 1000, 1100, 1)
+	two = snap(t, d, 2, o)
+	require.NoError(t, d.Close())
+	return one, two
+}
+
 // TestWrongLocalCopyIsNotUploaded: a file with other bytes from a local copy does not
 // become part of a checkpoint before the background has found that out.
 func TestWrongLocalCopyIsNotUploaded(t *testing.T) {
 	p, o := newTestProcess(t), newObjects()
 	fs := vfs.NewMem()
-	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
-	require.NoError(t, err)
-	put(t, d, 0, 1000, 1)
-	one := snap(t, d, 1, o)
-	d.Confirmed(1)
-	put(t, d, 1000, 1100, 1)
-	two := snap(t, d, 2, o)
-	require.NoError(t, d.Close())
+	one, two := keptCopy(t, p, fs, o)
 	rewrite(t, fs, "/a/chk-1/"+one.Handle.Shared[0].Name.Go(), func(b []byte) []byte { b[len(b)/2] ^= 4; return b })
 	require.NoError(t, p.background.Acquire(t.Context(), 15)) // nothing is fetched, nor proven then
 	defer p.background.Release(15)
@@ -443,14 +450,7 @@ func TestWrongLocalCopyIsNotUploaded(t *testing.T) {
 func TestCopyIsProvenAfterItWent(t *testing.T) {
 	p, o := newTestProcess(t), newObjects()
 	fs := vfs.NewMem()
-	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
-	require.NoError(t, err)
-	put(t, d, 0, 1000, 1)
-	one := snap(t, d, 1, o)
-	d.Confirmed(1)
-	put(t, d, 1000, 1100, 1)
-	two := snap(t, d, 2, o)
-	require.NoError(t, d.Close())
+	one, two := keptCopy(t, p, fs, o)
 	rewrite(t, fs, "/a/chk-1/"+one.Handle.Shared[0].Name.Go(), func(b []byte) []byte { b[len(b)/2] ^= 4; return b })
 	require.NoError(t, p.background.Acquire(t.Context(), 15))
 	r, err := Restore(t.Context(), p, "/b", []Source{source(o, two)}, &Options{KeyGroups: allGroups, FS: fs, Local: []string{"/a/chk-1"}})
@@ -467,14 +467,7 @@ func TestCopyIsProvenAfterItWent(t *testing.T) {
 func TestCloseSpoilsNoCopy(t *testing.T) {
 	p, o := newTestProcess(t), newObjects()
 	fs := vfs.NewMem()
-	d, err := Open(t.Context(), p, "/a", &Options{KeyGroups: allGroups, FS: fs, KeepLocal: true})
-	require.NoError(t, err)
-	put(t, d, 0, 1000, 1)
-	snap(t, d, 1, o)
-	d.Confirmed(1)
-	put(t, d, 1000, 1100, 1)
-	two := snap(t, d, 2, o)
-	require.NoError(t, d.Close())
+	_, two := keptCopy(t, p, fs, o)
 	require.NoError(t, p.background.Acquire(t.Context(), 15))
 	defer p.background.Release(15)
 	r, err := Restore(t.Context(), p, "/b", []Source{source(o, two)}, &Options{
