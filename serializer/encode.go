@@ -75,7 +75,7 @@ func shortWords(t *Type) string {
 	}
 	s := t.String()
 	if len(s) > 200 {
-		return s[:200] + "…"
+		return strings.ToValidUTF8(s[:200], "") + "…" // not half a character
 	}
 	return s
 }

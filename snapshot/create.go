@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -593,7 +594,7 @@ func nameFits(what, name string) error {
 // shortName is the beginning of a name, for an error message.
 func shortName(name string) string {
 	if len(name) > 200 {
-		return name[:200] + "…"
+		return strings.ToValidUTF8(name[:200], "") + "…" // not half a character
 	}
 	return name
 }

@@ -109,3 +109,10 @@ func TestDescriptionSlips(t *testing.T) {
 	_, err = ReadDescription(strings.NewReader(`[]`), nil)
 	require.ErrorContains(t, err, "line 1: the description cannot be a JSON array")
 }
+
+// TestLongNames says that a message ends a long name behind a whole character.
+func TestLongNames(t *testing.T) {
+	name := "x" + strings.Repeat("ä", 200) // byte 200 is in the middle of one
+	require.Equal(t, "x"+strings.Repeat("ä", 99)+"…", shortName(name))
+	require.Equal(t, "short", shortName("short"))
+}
